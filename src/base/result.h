@@ -1,0 +1,121 @@
+// Result<T>: the way every fallible operation of IntentKV reports failure (no exceptions).
+#pragma once
+
+#include <string>
+#include <utility>
+#include <variant>
+
+#include "base/check.h"
+
+namespace ikv {
+
+/// What kind of failure an Error is; callers map it to exit codes and HTTP statuses.
+enum class ErrorCode {
+  kInvalidArgument,    ///< The caller's value is wrong (flag, field, API argument).
+  kInvalidFile,        ///< A file's bytes are not what its format demands.
+  kUnsupported,        ///< Valid, but not something this engine implements.
+  kNotFound,           ///< A named thing does not exist.
+  kIo,                 ///< The operating system refused or failed.
+  kOutOfMemory,        ///< The ledger's cap, or the system, has no room.
+  kContextExceeded,    ///< More tokens than the model's or the session's context.
+  kCancelled,          ///< The caller stopped the work.
+  kBusy,               ///< A queue is full or a session is in use.
+  kInternal,           ///< A bug of ours that could be contained.
+};
+
+/// A failure: its kind and one sentence that says what was wrong, where, and what to do.
+struct Error {
+  ErrorCode code = ErrorCode::kInternal;
+  std::string message;
+};
+
+/// Either a value or an Error. Like std::expected of C++23, which g++ 12 lacks in C++20 mode.
+template <typename T>
+class [[nodiscard]] Result {
+ public:
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
+
+  bool ok() const { return state_.index() == 0; }
+  explicit operator bool() const { return ok(); }
+
+  /// The value; calling it on an error is a bug of the caller.
+  T& value() & {
+    IKV_CHECK(ok());
+    return std::get<0>(state_);
+  }
+  const T& value() const& {
+    IKV_CHECK(ok());
+    return std::get<0>(state_);
+  }
+  T&& value() && {
+    IKV_CHECK(ok());
+    return std::get<0>(std::move(state_));
+  }
+  T& operator*() & { return value(); }
+  const T& operator*() const& { return value(); }
+  T&& operator*() && { return std::move(*this).value(); }
+  T* operator->() { return &value(); }
+  const T* operator->() const { return &value(); }
+
+  const Error& error() const {
+    IKV_CHECK(!ok());
+    return std::get<1>(state_);
+  }
+
+ private:
+  std::variant<T, Error> state_;
+};
+
+/// Success without a value, or an Error.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  Result() = default;
+  Result(Error error) : error_(std::move(error)), ok_(false) {}  // NOLINT: implicit by design
+
+  bool ok() const { return ok_; }
+  explicit operator bool() const { return ok_; }
+  const Error& error() const {
+    IKV_CHECK(!ok_);
+    return error_;
+  }
+
+ private:
+  Error error_;
+  bool ok_ = true;
+};
+
+/// Short for Result<void>.
+using Status = Result<void>;
+
+inline Error make_error(ErrorCode code, std::string message) { return {code, std::move(message)}; }
+inline Error invalid_argument(std::string message) {
+  return {ErrorCode::kInvalidArgument, std::move(message)};
+}
+inline Error invalid_file(std::string message) {
+  return {ErrorCode::kInvalidFile, std::move(message)};
+}
+inline Error unsupported(std::string message) {
+  return {ErrorCode::kUnsupported, std::move(message)};
+}
+
+}  // namespace ikv
+
+#define IKV_CONCAT_INNER_(a, b) a##b
+#define IKV_CONCAT_(a, b) IKV_CONCAT_INNER_(a, b)
+
+/// Returns the error of `expr` (a Result or Status) from the enclosing function, if it is one.
+#define IKV_RETURN_IF_ERROR(expr)                       \
+  do {                                                  \
+    auto ikv_status_ = (expr);                          \
+    if (!ikv_status_.ok()) return ikv_status_.error();  \
+  } while (0)
+
+/// `IKV_ASSIGN_OR_RETURN(auto x, f())`: x = f()'s value, or return its error.
+#define IKV_ASSIGN_OR_RETURN(lhs, expr) \
+  IKV_ASSIGN_OR_RETURN_IMPL_(IKV_CONCAT_(ikv_result_, __LINE__), lhs, expr)
+#define IKV_ASSIGN_OR_RETURN_IMPL_(result, lhs, expr) \
+  auto result = (expr);                               \
+  if (!result.ok()) return result.error();            \
+  lhs = std::move(result).value()
