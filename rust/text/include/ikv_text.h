@@ -96,6 +96,11 @@ int32_t ikv_tokenizer_encode(const IkvTokenizer* tokenizer, IkvSlice text, int32
                              IkvText* error);
 void ikv_tokens_free(IkvTokens tokens);
 
+/* Copies `text` with `mark` inserted after the first character of every place where a control token
+ * is written. `text` must be valid UTF-8. */
+int32_t ikv_tokenizer_mark_control(const IkvTokenizer* tokenizer, IkvSlice text, IkvSlice mark,
+                                   IkvText* out, IkvText* error);
+
 /* ---- chat template ---- */
 
 typedef struct IkvTemplate IkvTemplate;

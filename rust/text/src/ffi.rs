@@ -195,6 +195,22 @@ pub unsafe extern "C" fn ikv_tokens_free(tokens: IkvTokens) {
 }
 
 #[no_mangle]
+pub unsafe extern "C" fn ikv_tokenizer_mark_control(
+    tokenizer: *const Tokenizer,
+    text: IkvSlice,
+    mark: IkvSlice,
+    out: *mut IkvText,
+    error: *mut IkvText,
+) -> i32 {
+    guard(error, || {
+        let text = text.text("the text").map_err(invalid)?;
+        let mark = mark.text("the mark").map_err(invalid)?;
+        out.write(IkvText::new((*tokenizer).mark_control(text, mark)));
+        Ok(())
+    })
+}
+
+#[no_mangle]
 pub unsafe extern "C" fn ikv_template_new(
     source: IkvSlice,
     out: *mut *mut ChatTemplate,

@@ -65,6 +65,7 @@ pub struct Tokenizer {
     split: Vec<Regex>,
     all: Option<Specials>,
     user_defined: Option<Specials>,
+    control: Option<Specials>,
     add_space_prefix: bool,
     byte_ids: Vec<Option<u32>>,
     /// Bytes of text that a token stands for (byte BPE), by id.
@@ -98,8 +99,9 @@ impl Tokenizer {
             bpe,
             kind: spec.kind,
             split,
-            all: specials(spec, &texts, true)?,
-            user_defined: specials(spec, &texts, false)?,
+            all: specials(spec, &texts, true, true)?,
+            user_defined: specials(spec, &texts, false, true)?,
+            control: specials(spec, &texts, true, false)?,
             add_space_prefix: spec.add_space_prefix,
             byte_ids: byte_tokens(spec, &texts),
             num_bytes: texts.iter().map(|t| t.chars().count() as u32).collect(),
@@ -130,6 +132,25 @@ impl Tokenizer {
             self.encode_text(text, text_begin..text.len(), after_special, &mut out)?;
         }
         Ok(out)
+    }
+
+    /// See ikv_tokenizer_mark_control() in `ikv_text.h`.
+    pub fn mark_control(&self, text: &str, mark: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut done = 0;
+        if let Some(control) = &self.control {
+            // From each place on again, not behind the match: tokens may overlap.
+            let mut from = 0;
+            while let Some(found) = control.finder.find(Input::new(text).range(from..)) {
+                let first = text[found.start()..].chars().next().map_or(1, char::len_utf8);
+                from = found.start() + first;
+                out.push_str(&text[done..from]);
+                out.push_str(mark);
+                done = from;
+            }
+        }
+        out.push_str(&text[done..]);
+        out
     }
 
     /// The first special token at or after `from`. Control tokens that overlap a literal range are
@@ -372,6 +393,7 @@ fn specials(
     spec: &TokenizerSpec,
     texts: &[&str],
     with_control: bool,
+    with_user_defined: bool,
 ) -> Result<Option<Specials>, String> {
     let mut patterns = Vec::new();
     let mut ids = Vec::new();
@@ -379,7 +401,8 @@ fn specials(
     for (id, text) in texts.iter().enumerate() {
         let is_control = matches!(spec.types[id], TYPE_CONTROL | TYPE_UNKNOWN);
         let is_user_defined = spec.types[id] == TYPE_USER_DEFINED;
-        if !text.is_empty() && (is_user_defined || (with_control && is_control)) {
+        let wanted = (with_user_defined && is_user_defined) || (with_control && is_control);
+        if !text.is_empty() && wanted {
             patterns.push(*text);
             ids.push(id as u32);
             control.push(is_control);
