@@ -1,4 +1,4 @@
-// BlockTable: records of blocks and their page entries, codes and digests, as arrays in chunks.
+// BlockTable: records of blocks and their page entries, as arrays in chunks.
 #pragma once
 
 #include <cstddef>
@@ -51,25 +51,23 @@ struct KvBlockRecord {
   uint32_t num_children = 0;  ///< published blocks whose parent it is
   BlockId list_prev = kNoBlock;
   BlockId list_next = kNoBlock;
+  SlotId code_slot = kNoSlot;    ///< key codes of all pages
+  SlotId digest_slot = kNoSlot;  ///< digests of all pages
   int32_t num_tokens = 0;
+  uint32_t num_dropped = 0;  ///< pages in state kDropped
   bool sealed = false;
   bool published = false;  ///< in the prefix index
 };
 
-/// Sizes of a block's arrays.
-struct BlockShape {
-  int pages = 0;
-  int block_tokens = 0;
-  size_t code_bytes = 0;    ///< of all pages together
-  size_t digest_bytes = 0;  ///< of all pages together
-};
-
-/// Blocks by id. Memory comes in chunks of a power of two of blocks, charged before allocation as
-/// tables, codes and digests, and given back when a chunk has no block. Pointers stay valid while
-/// the block lives. Lowest free id first. Not thread-safe.
+/// Blocks by id. Memory comes in chunks, charged before allocation, and is kept for reuse: records
+/// are some hundred bytes for a block of hundreds of kilobytes, and never moving or freeing them
+/// keeps the arithmetic of what still fits exact. Pointers stay valid while the block lives. Lowest
+/// free id first. Not thread-safe.
 class BlockTable {
  public:
-  Status init(const BlockShape& shape, MemoryLedger* ledger);
+  static constexpr size_t kBlocksPerChunk = 32;
+
+  Status init(int pages_per_block, int block_tokens, MemoryLedger* ledger);
 
   /// A block with a default record and no slots; kNoBlock when the ledger has no room for a chunk.
   BlockId allocate();
@@ -77,55 +75,43 @@ class BlockTable {
   bool contains(BlockId block) const;
 
   KvBlockRecord& record(BlockId b) { return at<KvBlockRecord>(b, 0, sizeof(KvBlockRecord)); }
-  const KvBlockRecord& record(BlockId b) const {
-    return const_cast<BlockTable*>(this)->record(b);
-  }
-  SlotId* slots(BlockId b) { return &at<SlotId>(b, slots_at_, shape_.pages * sizeof(SlotId)); }
+  const KvBlockRecord& record(BlockId b) const { return const_cast<BlockTable*>(this)->record(b); }
+  SlotId* slots(BlockId b) { return &at<SlotId>(b, slots_at_, pages_ * sizeof(SlotId)); }
   const SlotId* slots(BlockId b) const { return const_cast<BlockTable*>(this)->slots(b); }
   TokenId* tokens(BlockId b) {
-    return &at<TokenId>(b, tokens_at_, shape_.block_tokens * sizeof(TokenId));
+    return &at<TokenId>(b, tokens_at_, block_tokens_ * sizeof(TokenId));
   }
   const TokenId* tokens(BlockId b) const { return const_cast<BlockTable*>(this)->tokens(b); }
-  KvPageMeta* metas(BlockId b) { return &at<KvPageMeta>(b, metas_at_, shape_.pages); }
+  KvPageMeta* metas(BlockId b) { return &at<KvPageMeta>(b, metas_at_, pages_); }
   const KvPageMeta* metas(BlockId b) const { return const_cast<BlockTable*>(this)->metas(b); }
-  std::byte* digests(BlockId b) { return &at<std::byte>(b, digests_at_, shape_.digest_bytes); }
-  std::byte* codes(BlockId b) { return &at<std::byte>(b, codes_at_, shape_.code_bytes); }
 
   /// Upper bound of ids in use; contains() tells which are.
-  size_t end() const { return chunks_.size() << shift_; }
+  size_t end() const { return chunks_.size() * kBlocksPerChunk; }
+  bool full() const { return num_blocks_ == end(); }
   size_t num_blocks() const { return num_blocks_; }
-  size_t blocks_per_chunk() const { return size_t{1} << shift_; }
-  size_t num_chunks() const { return num_chunks_; }
-  size_t chunk_of(BlockId block) const { return block >> shift_; }
+  size_t num_chunks() const { return chunks_.size(); }
   /// What one more chunk adds to the ledger.
-  size_t chunk_bytes() const { return table_bytes_ + digest_bytes_ + code_bytes_; }
-  size_t charged_bytes() const {
-    return table_charge_.num_bytes() + digest_charge_.num_bytes() + code_charge_.num_bytes();
-  }
+  size_t chunk_bytes() const { return memory_bytes_ + sizeof(Chunk); }
+  size_t charged_bytes() const { return charge_.num_bytes(); }
 
  private:
   struct Chunk {
     AlignedBuffer memory;
-    uint64_t used = 0;  ///< one bit a block
+    uint32_t used = 0;  ///< one bit a block
   };
   template <typename T>
   T& at(BlockId b, size_t array_offset, size_t stride) {
-    Chunk& chunk = chunks_[b >> shift_];
-    const size_t index = b & ((BlockId{1} << shift_) - 1);
-    return *reinterpret_cast<T*>(chunk.memory.data() + array_offset + index * stride);
+    return *reinterpret_cast<T*>(chunks_[b / kBlocksPerChunk].memory.data() + array_offset +
+                                 b % kBlocksPerChunk * stride);
   }
-  bool add_chunk(size_t chunk);
-  bool charge_chunks(size_t num_chunks);
 
-  BlockShape shape_;
-  int shift_ = 0;
-  size_t slots_at_ = 0, tokens_at_ = 0, metas_at_ = 0, digests_at_ = 0, codes_at_ = 0;
-  size_t table_bytes_ = 0, digest_bytes_ = 0, code_bytes_ = 0;
+  size_t pages_ = 0;
+  size_t block_tokens_ = 0;
+  size_t slots_at_ = 0, tokens_at_ = 0, metas_at_ = 0, memory_bytes_ = 0;
   std::vector<Chunk> chunks_;
   size_t first_open_chunk_ = 0;  ///< every chunk before it is full
-  size_t num_chunks_ = 0;
   size_t num_blocks_ = 0;
-  MemoryLedger::Charge table_charge_, digest_charge_, code_charge_;
+  MemoryLedger::Charge charge_;
 };
 
 }  // namespace ikv

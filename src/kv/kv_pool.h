@@ -4,10 +4,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <span>
+#include <unordered_map>
 #include <vector>
 
 #include "base/memory_ledger.h"
@@ -16,71 +16,11 @@
 #include "core/kv_format.h"
 #include "core/kv_view.h"
 #include "kv/block_table.h"
+#include "kv/kv_pool_types.h"
 #include "kv/prefix_index.h"
 #include "kv/slot_arena.h"
 
 namespace ikv {
-
-/// Names one sequence (a growing list of cached tokens) of a pool; reused after close().
-using KvSequenceId = uint32_t;
-/// Names one pin of a prefix; reused after unpin().
-using KvPinId = uint32_t;
-
-/// Shape of one layer's cache.
-struct KvLayerShape {
-  int num_kv_heads = 0;
-  int head_dim = 0;
-};
-
-/// What a pool is made of. Fixed for its life, except the cap.
-struct KvPoolConfig {
-  std::vector<KvLayerShape> layers;  ///< one entry a layer; head sizes may differ
-  KvFormats formats{KvFormat::kInt8, KvFormat::kInt8};  ///< of sealed pages
-  /// Further formats that level 1 may convert sealed pages to (int4 for the cold state).
-  std::vector<KvFormats> cold_formats;
-  int block_tokens = 32;  ///< tokens of a block: 16..128, a multiple of 16
-  /// Bytes of key code of one token of one KV head of head size d: `code_bytes(d)`; of a digest of
-  /// one page likewise. Null: none is kept. The pool stores them and does not look inside.
-  size_t (*code_bytes_per_token)(int head_dim) = nullptr;
-  size_t (*digest_bytes_per_page)(int head_dim) = nullptr;
-  /// Address space reserved at start, the most that set_cap() can ever use; 0: the ledger's cap.
-  size_t arena_bytes = 0;
-  /// Byte layout of a page (formats, head_dim, block_tokens): make_kv_page_layout of quant.
-  std::function<Result<KvPageLayout>(KvFormats, int, int)> make_layout;
-  bool share_prefixes = true;  ///< false: nothing is published, matches find nothing
-};
-
-/// The pages of a step between reserve() and commit(). Blocks are addressed by page_data() etc.
-/// Rows of the step at positions [old_length, new_length) go:
-/// - to `tail` at row position % block_tokens, while the position lies in the tail's block;
-/// - to `sealed[i]` as whole sealed pages of block old_length / block_tokens + i. When the tail is
-///   not kNoBlock and its block fills, sealed[0] is its sealed form: encode it from the tail's rows
-///   and the step's;
-/// - to `next_tail` the rest, at row position % block_tokens. It is `tail` when no block fills.
-struct KvStep {
-  int32_t old_length = 0;
-  int32_t new_length = 0;
-  BlockId tail = kNoBlock;       ///< unsealed block before the step; kNoBlock at a block border
-  BlockId next_tail = kNoBlock;  ///< unsealed block after the step; kNoBlock at a block border
-  std::span<const BlockId> sealed;
-};
-
-/// Figures for metrics; one consistent snapshot.
-struct KvPoolStats {
-  size_t num_sequences = 0;
-  size_t num_blocks = 0;            ///< in use or idle
-  size_t num_idle_blocks = 0;       ///< kept for later matches, reclaimable
-  size_t num_pinned_idle_blocks = 0;
-  size_t num_extents = 0;
-  size_t live_page_bytes = 0;       ///< slots owned by blocks of open sequences
-  size_t idle_page_bytes = 0;       ///< slots owned by idle blocks
-  size_t charged_bytes = 0;         ///< pages (whole extents), codes, digests, tables
-  size_t promised_bytes = 0;        ///< further bytes that promises may still claim, compacted
-  uint64_t num_reclaimed_blocks = 0;
-  uint64_t num_deduplicated_blocks = 0;
-  uint64_t num_matched_tokens = 0;
-  uint64_t num_moved_pages = 0;     ///< by compaction
-};
 
 /// The pool. A *block* is `block_tokens` consecutive tokens over all layers and KV heads and owns
 /// hash, reference count and tokens; a *page* is its share of one layer and KV head: slot, format
@@ -92,9 +32,10 @@ struct KvPoolStats {
 /// see it (and all profit from a recall). A caller that must not disturb others looks at
 /// block_refcount() first; deduplication upgrades a demoted block in place with the fresh pages.
 ///
-/// A step: reserve() for each sequence of the batch, then pointers, then the model, then commit() or
-/// abandon() for each. Pointers and views stay valid until the next call that is not const; every
-/// such call may move pages. One thread (the engine's) mutates; stats() may be called from any.
+/// A step: reserve() for each sequence of the batch, then pointers, then the model, then commit()
+/// or abandon() for each. Pointers and views stay valid until the next call that is not const;
+/// every such call may move pages. One thread (the engine's) mutates; stats() may be called from
+/// any.
 class KvPool {
  public:
   /// Checks the configuration and reserves address space; charges only a few tables. Errors:
@@ -166,7 +107,7 @@ class KvPool {
   /// the figures (kOutOfMemory). Replaces an earlier promise; 0 gives it back; close() too.
   Status promise(KvSequenceId sequence, int32_t num_tokens);
 
-  /// Bytes that a lone sequence of `num_tokens` needs, step of `step_tokens` included.
+  /// Bytes that an otherwise empty pool needs to bring one sequence to `num_tokens`.
   size_t bytes_needed(int32_t num_tokens) const;
 
   /// Reclaims and compacts until the ledger can take `cap_bytes`; refused when live blocks and
@@ -211,18 +152,19 @@ class KvPool {
   std::byte* page_digest(BlockId block, int layer, int kv_head);
   const std::byte* page_digest(BlockId block, int layer, int kv_head) const;
 
-  /// Views of all pages of (layer, kv_head) in order, appended to `out`; data is null for pages that
-  /// are not in memory. Of committed blocks only.
+  /// Views of all pages of (layer, kv_head) in order, appended to `out`; data is null for pages
+  /// that are not in memory. Of committed blocks only.
   void append_views(KvSequenceId sequence, int layer, int kv_head,
                     std::vector<KvPageView>& out) const;
 
   /// Gives a sealed page other bytes: allocates a slot in `formats`, lets the caller fill it
-  /// (`encode(old bytes or null, new bytes)`), frees the old slot, sets `state`. kOutOfMemory leaves
-  /// the page as it was. One call serves demotion (kCold) and recall (kHot).
+  /// (`encode(old bytes or null, new bytes)`), frees the old slot, sets `state`. kOutOfMemory
+  /// leaves the page as it was. One call serves demotion (kCold) and recall (kHot). `encode` must
+  /// not call the pool. For a page of an idle block nothing is reclaimed.
   template <typename Encode>
   Status set_page(BlockId block, int layer, int kv_head, KvFormats formats, KvPageState state,
                   Encode&& encode) {
-    auto slot = begin_set_page(layer, formats);
+    auto slot = begin_set_page(block, layer, formats);
     if (!slot.ok()) return slot.error();
     encode(static_cast<const std::byte*>(page_data(block, layer, kv_head)),
            slot_data(slot.value()));
@@ -273,21 +215,21 @@ class KvPool {
     bool has_step = false;
     KvShareKey key;
     int32_t length = 0;
-    int32_t step_length = 0;            ///< length after the pending step
+    int32_t step_length = 0;  ///< length after the pending step
     int32_t promised_tokens = 0;
-    std::vector<BlockId> blocks;        ///< committed, then the step's sealed ones and its next tail
-    uint32_t num_committed = 0;         ///< of `blocks`
+    std::vector<BlockId> blocks;  ///< committed, then the step's sealed ones and its next tail
+    uint32_t num_committed = 0;   ///< of `blocks`
     uint32_t num_step_sealed = 0;
-    BlockId next_tail = kNoBlock;       ///< of the step; also last in `blocks` when it is new
-    size_t charged_entries = 0;         ///< capacity of `blocks` that is charged
+    BlockId next_tail = kNoBlock;  ///< of the step; also last in `blocks` when it is new
+    size_t charged_entries = 0;    ///< capacity of `blocks` that is charged
   };
 
   /// What an operation, or a promise, will take from the pool.
   struct Needs {
     int64_t sealed_blocks = 0;
     int64_t tail_blocks = 0;
-    int64_t list_entries = 0;  ///< further capacity of a sequence's block list
-    SlotCounts slots{};        ///< beyond those of the blocks
+    int64_t table_bytes = 0;  ///< of sequences
+    SlotCounts slots{};       ///< beyond those of the blocks
     Needs& operator+=(const Needs& other);
     Needs& operator-=(const Needs& other);
   };
@@ -295,11 +237,12 @@ class KvPool {
   KvPool(KvPoolConfig config, MemoryLedger* ledger);
   Status init();
   Status init_classes();
-  Result<int> add_class(KvFormats formats, int head_dim, std::vector<size_t>& slot_bytes);
+  Result<int> add_class(KvFormats formats, int head_dim, std::vector<SlotClass>& slot_classes);
+  Status validate() const;
   int class_of(KvFormats formats, int head_dim) const;
 
   std::byte* slot_data(SlotId slot) const { return slot == kNoSlot ? nullptr : arena_.data(slot); }
-  Result<SlotId> begin_set_page(int layer, KvFormats formats);
+  Result<SlotId> begin_set_page(BlockId block, int layer, KvFormats formats);
   void finish_set_page(BlockId block, int layer, int kv_head, KvFormats formats, KvPageState state,
                        SlotId slot);
 
@@ -308,32 +251,42 @@ class KvPool {
 
   // Blocks (kv_pool_blocks.cc).
   BlockId allocate_block(bool sealed, KvShareKey key);
+  bool allocate_slots(BlockId block);
   void free_block(BlockId block);
   void acquire(BlockId block);
-  bool release(BlockId block);  ///< true when others still hold it
-  void count_live(BlockId block, int sign);
+  void release(BlockId block);
+  void count_live(BlockId block, int64_t sign);
   void list_push(BlockId block);
   void list_remove(BlockId block);
   void copy_block(BlockId from, BlockId to);
-  BlockId publish(BlockId block, BlockId parent);
+  void copy_codes(BlockId from, BlockId to);
+  void release_slot(BlockId block, int page);
+  BlockId publish(BlockId block);
   void upgrade(BlockId stored, BlockId fresh);
-  std::vector<BlockId> find_prefix(std::span<const TokenId> tokens, KvShareKey key) const;
   KvBlockHash chain_hash(BlockId parent, KvShareKey key, std::span<const TokenId> tokens) const;
+  BlockId find_block(BlockId parent, KvShareKey key, std::span<const TokenId> tokens,
+                     const KvBlockHash& hash) const;
+  std::vector<BlockId> find_prefix(std::span<const TokenId> tokens, KvShareKey key) const;
+
+  // Steps (kv_pool_steps.cc).
+  void drop_step_blocks(Sequence& s, uint32_t num_kept_sealed, bool keep_next_tail);
+  void cut_blocks(Sequence& s, size_t num_blocks);
 
   // Memory (kv_pool_memory.cc).
   Needs needs_of(int32_t num_tokens) const;
-  Needs holdings(const Sequence& s) const;
   Needs unmet_promise(const Sequence& s, const Needs& extra) const;
-  void refresh_promise(Sequence& s);
-  size_t required_bytes(const Needs& extra) const;
-  Status check_fits(const Needs& extra) const;
+  void refresh_promise(KvSequenceId id);
+  size_t required_bytes(const Needs& total, size_t min_table_chunks = 0) const;
+  bool grow_tables();
+  BlockId allocate_record();
+  Status check_fits(const Needs& total) const;
   bool make_room();
   bool reclaim_one();
-  bool compact(int64_t min_free_extents);
+  bool compact(int64_t divisor);
   void compact_class(int arena_class);
   bool grow_list(Sequence& s, size_t num_entries);
+  int64_t list_growth_bytes(const Sequence& s, size_t num_entries) const;
   size_t own_charged_bytes() const;
-  size_t sequence_bytes() const;
   template <typename Try>
   bool with_room(Try&& attempt) {
     while (!attempt()) {
@@ -342,7 +295,6 @@ class KvPool {
     return true;
   }
   void publish_stats();
-  Status check_block(BlockId block, std::vector<uint32_t>& slot_owners) const;
 
   /// Idle blocks in order of last use; a child always stands before its parent.
   struct BlockList {
@@ -351,15 +303,23 @@ class KvPool {
     size_t size = 0;
   };
 
+  // Checks (kv_pool_check.cc).
+  Status check_sequences(std::unordered_map<BlockId, uint32_t>& refcounts) const;
+  Status check_slots(const std::unordered_map<BlockId, uint32_t>& refcounts) const;
+  Status check_sharing(const std::unordered_map<BlockId, uint32_t>& refcounts) const;
+  Status check_list(const BlockList& list, bool pinned) const;
+  Status check_ledger() const;
+
   KvPoolConfig config_;
   MemoryLedger* ledger_;
   KvFormats tail_formats_;
   std::vector<PageClass> classes_;
-  std::vector<uint8_t> sealed_class_, tail_class_;  ///< by layer
-  std::vector<int> first_page_;                     ///< by layer, index of its first page
-  std::vector<uint16_t> page_layer_;                ///< by page of a block
+  std::vector<uint8_t> sealed_class_, tail_class_;     ///< by layer
+  std::vector<int> first_page_;                        ///< by layer, index of its first page
+  std::vector<uint16_t> page_layer_;                   ///< by page of a block
   std::vector<uint32_t> code_offset_, digest_offset_;  ///< by page of a block, in bytes
   int pages_per_block_ = 0;
+  int code_class_ = -1, digest_class_ = -1;   ///< arena classes; -1: not kept
   SlotCounts sealed_slots_{}, tail_slots_{};  ///< of one block, by arena class
 
   SlotArena arena_;
@@ -371,7 +331,8 @@ class KvPool {
   std::vector<KvPinId> free_pins_;
   MemoryLedger::Charge sequence_charge_;
   BlockList idle_, pinned_idle_;
-  Needs promised_;  ///< sum of unmet promises
+  Needs promised_;            ///< sum of unmet promises
+  Needs operation_;           ///< that and what the running operation takes
   std::vector<Needs> unmet_;  ///< by sequence
   SlotCounts live_slots_{};
   int64_t live_blocks_ = 0;

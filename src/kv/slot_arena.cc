@@ -9,17 +9,19 @@
 
 namespace ikv {
 
-size_t choose_extent_bytes(std::span<const size_t> slot_bytes) {
+size_t choose_extent_bytes(std::span<const SlotClass> slot_classes) {
   constexpr size_t kPage = 4096;
-  const size_t largest = *std::max_element(slot_bytes.begin(), slot_bytes.end());
+  size_t largest = 0;
+  for (const SlotClass& c : slot_classes) largest = std::max(largest, c.slot_bytes);
   const size_t low = std::max<size_t>((8 * largest + kPage - 1) / kPage * kPage, 64 << 10);
   size_t best = low;
   double best_waste = 1.0;
   for (size_t bytes = low; bytes <= low + low / 2; bytes += kPage) {
     // Other classes count a little, so that a tie does not land where they fit badly.
     double waste = 0.0;
-    for (size_t c = 0; c < slot_bytes.size(); ++c) {
-      const double part = static_cast<double>(bytes % slot_bytes[c]) / static_cast<double>(bytes);
+    for (size_t c = 0; c < slot_classes.size(); ++c) {
+      const double part =
+          static_cast<double>(bytes % slot_classes[c].slot_bytes) / static_cast<double>(bytes);
       waste += c == 0 ? part : 0.1 * part;
     }
     if (waste < best_waste) {
@@ -34,10 +36,10 @@ SlotArena::~SlotArena() {
   if (base_ != nullptr) ::munmap(base_, mapped_bytes_);
 }
 
-Status SlotArena::init(size_t arena_bytes, std::span<const size_t> slot_bytes,
+Status SlotArena::init(size_t arena_bytes, std::span<const SlotClass> slot_classes,
                        MemoryLedger* ledger) {
-  IKV_CHECK(base_ == nullptr && !slot_bytes.empty());
-  extent_bytes_ = choose_extent_bytes(slot_bytes);
+  IKV_CHECK(base_ == nullptr && !slot_classes.empty());
+  extent_bytes_ = choose_extent_bytes(slot_classes);
   const size_t num = std::max<size_t>(1, (arena_bytes + extent_bytes_ - 1) / extent_bytes_);
   mapped_bytes_ = num * extent_bytes_;
   if (mapped_bytes_ / 64 >= kNoSlot) {
@@ -57,11 +59,12 @@ Status SlotArena::init(size_t arena_bytes, std::span<const size_t> slot_bytes,
   ::madvise(base_, mapped_bytes_, MADV_NOHUGEPAGE);
   extents_.resize(num);
   size_t most = 0;
-  for (const size_t bytes : slot_bytes) {
-    IKV_CHECK(bytes > 0 && bytes % 64 == 0);
+  for (const SlotClass& slot_class : slot_classes) {
+    IKV_CHECK(slot_class.slot_bytes > 0 && slot_class.slot_bytes % 64 == 0);
     Class c;
-    c.slot_bytes = bytes;
-    c.slots_per_extent = static_cast<uint32_t>(extent_bytes_ / bytes);
+    c.slot_bytes = slot_class.slot_bytes;
+    IKV_ASSIGN_OR_RETURN(c.charge, ledger->charge(slot_class.use, 0));
+    c.slots_per_extent = static_cast<uint32_t>(extent_bytes_ / c.slot_bytes);
     c.open.resize((num + 63) / 64);
     c.first_open_word = c.open.size();
     most = std::max<size_t>(most, c.slots_per_extent);
@@ -69,7 +72,6 @@ Status SlotArena::init(size_t arena_bytes, std::span<const size_t> slot_bytes,
   }
   words_per_extent_ = (most + 63) / 64;
   used_.resize(words_per_extent_ * num);
-  IKV_ASSIGN_OR_RETURN(charge_, ledger->charge(MemoryUse::kPages, 0));
   return {};
 }
 
@@ -88,9 +90,9 @@ bool SlotArena::take_extent(int slot_class) {
     ++first_free_extent_;
   }
   if (first_free_extent_ == extents_.size()) return false;
-  if (!charge_.resize((num_extents_ + 1) * extent_bytes_).ok()) return false;
-  ++num_extents_;
   Class& c = classes_[slot_class];
+  if (!c.charge.resize((c.num_extents + 1) * extent_bytes_).ok()) return false;
+  ++num_extents_;
   ++c.num_extents;
   Extent& extent = extents_[first_free_extent_];
   extent = {.slot_class = static_cast<int16_t>(slot_class), .evacuating = false, .used = 0};
@@ -142,7 +144,7 @@ void SlotArena::free(int slot_class, SlotId slot) {
   --num_extents_;
   first_free_extent_ = std::min(first_free_extent_, e);
   ::madvise(base_ + e * extent_bytes_, extent_bytes_, MADV_DONTNEED);
-  const Status shrunk = charge_.resize(num_extents_ * extent_bytes_);
+  const Status shrunk = c.charge.resize(c.num_extents * extent_bytes_);
   IKV_CHECK(shrunk.ok());
 }
 

@@ -15,10 +15,16 @@ namespace ikv {
 using SlotId = uint32_t;
 inline constexpr SlotId kNoSlot = UINT32_MAX;
 
-/// Memory for pages. Extents belong to one slot class while any of their slots is in use, and go
-/// back to the common pool (and their memory to the system) when empty. Each extent is charged
-/// before its first use. Slots are taken from the lowest extent that has one, which keeps high
-/// extents emptying. Not thread-safe.
+/// Slots of one class: their size, a multiple of 64, and what they are charged as.
+struct SlotClass {
+  size_t slot_bytes = 0;
+  MemoryUse use = MemoryUse::kPages;
+};
+
+/// Memory for pages, codes and digests. Extents belong to one slot class while any of their slots
+/// is in use, and go back to the common pool (and their memory to the system) when empty. Each
+/// extent is charged before its first use. Slots are taken from the lowest extent that has one,
+/// which keeps high extents emptying. Not thread-safe.
 class SlotArena {
  public:
   SlotArena() = default;
@@ -26,9 +32,9 @@ class SlotArena {
   SlotArena(const SlotArena&) = delete;
   SlotArena& operator=(const SlotArena&) = delete;
 
-  /// Reserves `arena_bytes` of address space (rounded up to extents). `slot_bytes` are the classes'
-  /// slot sizes, multiples of 64. kOutOfMemory when the system refuses.
-  Status init(size_t arena_bytes, std::span<const size_t> slot_bytes, MemoryLedger* ledger);
+  /// Reserves `arena_bytes` of address space (rounded up to extents); the first class is the one
+  /// whose waste matters most. kOutOfMemory when the system refuses.
+  Status init(size_t arena_bytes, std::span<const SlotClass> slot_classes, MemoryLedger* ledger);
 
   /// A slot of `slot_class`, or kNoSlot when the ledger or the arena has no room for a new extent.
   SlotId allocate(int slot_class);
@@ -50,11 +56,12 @@ class SlotArena {
   size_t slots_per_extent(int slot_class) const { return classes_[slot_class].slots_per_extent; }
   size_t used_slots(int slot_class) const { return classes_[slot_class].used_slots; }
   size_t slot_bytes(int slot_class) const { return classes_[slot_class].slot_bytes; }
-  size_t charged_bytes() const { return charge_.num_bytes(); }
+  size_t charged_bytes() const { return num_extents_ * extent_bytes_; }
 
  private:
   struct Class {
     size_t slot_bytes = 0;
+    MemoryLedger::Charge charge;
     uint32_t slots_per_extent = 0;
     size_t num_extents = 0;
     size_t used_slots = 0;
@@ -82,11 +89,10 @@ class SlotArena {
   std::vector<Class> classes_;
   std::vector<Extent> extents_;
   std::vector<uint64_t> used_;  ///< one bit a slot, by extent
-  MemoryLedger::Charge charge_;
 };
 
 /// The extent size for these slots: at least eight of the largest, a multiple of 4 KiB, with the
 /// least waste for the first class (sealed pages, which are most of the memory).
-size_t choose_extent_bytes(std::span<const size_t> slot_bytes);
+size_t choose_extent_bytes(std::span<const SlotClass> slot_classes);
 
 }  // namespace ikv
