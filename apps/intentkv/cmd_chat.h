@@ -1,0 +1,11 @@
+// `intentkv chat`: a conversation in the terminal, or played from a file or a pipe.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace ikv {
+
+/// Adds the sub-command. Its run sets `exit_code` (see cli_error.h) after one line on stderr.
+void add_chat_command(CLI::App& app, int& exit_code);
+
+}  // namespace ikv
