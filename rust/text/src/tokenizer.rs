@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind, StartKind};
-use fancy_regex::{Regex, RegexBuilder};
+use regex::Regex;
 use tokenizers::models::bpe::BPE;
 use tokenizers::Model;
 
@@ -15,8 +15,6 @@ const TYPE_CONTROL: i32 = 3;
 const TYPE_USER_DEFINED: i32 = 4;
 const TYPE_BYTE: i32 = 6;
 
-/// Runs of millions of spaces make `\s+(?!\S)` step back once per character.
-const BACKTRACK_LIMIT: usize = 1 << 30;
 const SPM_SPACE: char = '\u{2581}';
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,7 +60,7 @@ struct Specials {
 pub struct Tokenizer {
     bpe: BPE,
     kind: ModelKind,
-    split: Vec<Regex>,
+    split: Vec<Splitter>,
     all: Option<Specials>,
     user_defined: Option<Specials>,
     control: Option<Specials>,
@@ -88,12 +86,7 @@ impl Tokenizer {
         };
         let mut split = Vec::new();
         for pattern in &spec.split_patterns {
-            split.push(
-                RegexBuilder::new(pattern)
-                    .backtrack_limit(BACKTRACK_LIMIT)
-                    .build()
-                    .map_err(|e| format!("pre-tokenizer pattern {pattern:?}: {e}"))?,
-            );
+            split.push(Splitter::new(pattern)?);
         }
         Ok(Tokenizer {
             bpe,
@@ -210,7 +203,7 @@ impl Tokenizer {
     fn encode_byte_bpe(&self, text: &str, base: usize, out: &mut Encoded) -> Result<(), String> {
         let mut pieces = vec![0..text.len()];
         for pattern in &self.split {
-            pieces = split_pieces(pattern, text, &pieces)?;
+            pieces = pattern.split(text, &pieces);
         }
         let mut mapped = String::new();
         for piece in pieces {
@@ -225,8 +218,8 @@ impl Tokenizer {
         Ok(())
     }
 
-    /// Characters are cut as their first byte announces; one that is not valid UTF-8 becomes byte
-    /// tokens and splits the text around it.
+    /// Spaces become U+2581 first, then characters are cut as their first byte announces; one that is
+    /// not valid UTF-8 (it may have swallowed what follows) becomes byte tokens.
     fn encode_spm(
         &self,
         text: &[u8],
@@ -234,57 +227,78 @@ impl Tokenizer {
         after_special: bool,
         out: &mut Encoded,
     ) -> Result<(), String> {
-        let mut prefix = self.add_space_prefix && after_special;
+        let mut escaped = Escaped::new(text, self.add_space_prefix && after_special);
+        let bytes = std::mem::take(&mut escaped.bytes);
         let mut begin = 0;
-        while begin < text.len() {
-            let valid = match std::str::from_utf8(&text[begin..]) {
-                Ok(valid) => valid,
-                Err(e) => std::str::from_utf8(&text[begin..begin + e.valid_up_to()])
-                    .map_err(|e| e.to_string())?,
-            };
-            self.encode_spm_valid(valid, base + begin, prefix, out)?;
-            prefix = false;
-            begin += valid.len();
-            if begin < text.len() {
-                let end = text.len().min(begin + announced_bytes(text[begin]));
-                for (i, byte) in text[begin..end].iter().enumerate() {
-                    if let Some(id) = self.byte_ids[*byte as usize] {
-                        out.push(id, base + begin + i + 1);
+        let mut at = 0;
+        while at < bytes.len() {
+            let end = bytes.len().min(at + announced_bytes(bytes[at]));
+            if std::str::from_utf8(&bytes[at..end]).is_err() {
+                self.encode_spm_run(&bytes, begin..at, base, &mut escaped, out)?;
+                for i in at..end {
+                    if let Some(id) = self.byte_ids[bytes[i] as usize] {
+                        out.push(id, base + escaped.original(i + 1));
                     }
                 }
                 begin = end;
             }
+            at = end;
+        }
+        self.encode_spm_run(&bytes, begin..bytes.len(), base, &mut escaped, out)
+    }
+
+    fn encode_spm_run(
+        &self,
+        bytes: &[u8],
+        run: Range<usize>,
+        base: usize,
+        escaped: &mut Escaped,
+        out: &mut Encoded,
+    ) -> Result<(), String> {
+        let text = std::str::from_utf8(&bytes[run.clone()]).map_err(|e| e.to_string())?;
+        for token in self.bpe.tokenize(text).map_err(|e| e.to_string())? {
+            out.push(token.id, base + escaped.original(run.start + token.offsets.1));
         }
         Ok(())
     }
+}
 
-    fn encode_spm_valid(
-        &self,
-        text: &str,
-        base: usize,
-        prefix: bool,
-        out: &mut Encoded,
-    ) -> Result<(), String> {
-        let mut escaped = String::with_capacity(text.len() + text.len() / 4 + 3);
+/// A text with its spaces replaced, and the way back to the original's offsets.
+struct Escaped {
+    bytes: Vec<u8>,
+    prefix_bytes: usize,
+    /// Where in `bytes` each replaced space begins.
+    spaces: Vec<usize>,
+    passed: usize,
+}
+
+impl Escaped {
+    fn new(text: &[u8], prefix: bool) -> Escaped {
+        let mut space = [0; 4];
+        let space = SPM_SPACE.encode_utf8(&mut space).as_bytes();
+        let mut bytes = Vec::with_capacity(text.len() + text.len() / 4 + space.len());
+        let mut spaces = Vec::new();
         if prefix {
-            escaped.push(SPM_SPACE);
+            bytes.extend_from_slice(space);
         }
-        escaped.extend(text.chars().map(|c| if c == ' ' { SPM_SPACE } else { c }));
-        // Walks the original beside the escaped text to turn offsets of one into the other's.
-        let mut chars = text.chars();
-        let mut escaped_at = if prefix { SPM_SPACE.len_utf8() } else { 0 };
-        let mut at = 0;
-        for token in self.bpe.tokenize(&escaped).map_err(|e| e.to_string())? {
-            while escaped_at < token.offsets.1 {
-                let Some(c) = chars.next() else { break };
-                escaped_at += if c == ' ' { SPM_SPACE.len_utf8() } else { c.len_utf8() };
-                at += c.len_utf8();
+        for byte in text {
+            if *byte == b' ' {
+                spaces.push(bytes.len());
+                bytes.extend_from_slice(space);
+            } else {
+                bytes.push(*byte);
             }
-            // Byte tokens end inside a character: count back what is not reached yet.
-            let end = at.saturating_sub(escaped_at.saturating_sub(token.offsets.1));
-            out.push(token.id, base + end);
         }
-        Ok(())
+        let prefix_bytes = if prefix { space.len() } else { 0 };
+        Escaped { bytes, prefix_bytes, spaces, passed: 0 }
+    }
+
+    /// The original's offset for an offset in `bytes`; calls must come in ascending order.
+    fn original(&mut self, offset: usize) -> usize {
+        while self.spaces.get(self.passed).is_some_and(|space| space + 2 < offset) {
+            self.passed += 1;
+        }
+        offset.saturating_sub(self.prefix_bytes + 2 * self.passed)
     }
 }
 
@@ -432,31 +446,70 @@ fn byte_tokens(spec: &TokenizerSpec, texts: &[&str]) -> Vec<Option<u32>> {
     ids
 }
 
-/// Cuts each piece at the pattern's matches; what lies between matches is a piece too.
-fn split_pieces(
-    pattern: &Regex,
-    text: &str,
-    pieces: &[Range<usize>],
-) -> Result<Vec<Range<usize>>, String> {
-    let mut out = Vec::with_capacity(pieces.len() * 2);
-    for piece in pieces {
-        let mut done = piece.start;
-        for found in pattern.find_iter(&text[piece.clone()]) {
-            let found = found.map_err(|e| format!("pre-tokenizer: {e}"))?;
-            let (start, end) = (piece.start + found.start(), piece.start + found.end());
-            if done < start {
-                out.push(done..start);
+/// One pre-tokenisation pattern. The only look-ahead that these patterns use is `\s+(?!\S)`: a run of
+/// whitespace leaves its last character to the word behind it. Here that rule is code, so that the
+/// rest is a regular expression in the strict sense, which takes linear time on any text.
+struct Splitter {
+    regex: Regex,
+    /// Whitespace runs give up their last character before a word.
+    shortens_runs: bool,
+    /// Runs that end in a line break are another alternative's match and stay whole.
+    keeps_line_breaks: bool,
+}
+
+impl Splitter {
+    fn new(pattern: &str) -> Result<Splitter, String> {
+        let shortens_runs = pattern.contains(r"\s+(?!\S)");
+        let plain = pattern.replace(r"\s+(?!\S)|\s+", r"\s+").replace(r"\s+(?!\S)", r"\s+");
+        Ok(Splitter {
+            regex: Regex::new(&plain)
+                .map_err(|e| format!("pre-tokenizer pattern {pattern:?}: {e}"))?,
+            shortens_runs,
+            keeps_line_breaks: pattern.contains(r"\s*[\r\n]+"),
+        })
+    }
+
+    /// Cuts each piece at the pattern's matches; what lies between matches is a piece too.
+    fn split(&self, text: &str, pieces: &[Range<usize>]) -> Vec<Range<usize>> {
+        let mut out = Vec::with_capacity(pieces.len() * 2);
+        for piece in pieces {
+            let part = &text[piece.clone()];
+            let mut done = 0;
+            while let Some(found) = self.regex.find_at(part, done) {
+                let end = self.shortened(part, found.range());
+                if done < found.start() {
+                    out.push(piece.start + done..piece.start + found.start());
+                }
+                if end == found.start() {
+                    break; // an empty match: no pattern here has one
+                }
+                out.push(piece.start + found.start()..piece.start + end);
+                done = end;
             }
-            if start < end {
-                out.push(start..end);
+            if done < part.len() {
+                out.push(piece.start + done..piece.end);
             }
-            done = end;
         }
-        if done < piece.end {
-            out.push(done..piece.end);
+        out
+    }
+
+    /// The match's end after `\s+(?!\S)`.
+    fn shortened(&self, part: &str, found: Range<usize>) -> usize {
+        if !self.shortens_runs || found.end == part.len() {
+            return found.end;
+        }
+        let Some(last) = part[found.clone()].chars().next_back() else { return found.end };
+        let line_break = matches!(last, '\r' | '\n');
+        if !last.is_whitespace() || (line_break && self.keeps_line_breaks) {
+            return found.end;
+        }
+        let end = found.end - last.len_utf8();
+        if end > found.start {
+            end
+        } else {
+            found.end
         }
     }
-    Ok(out)
 }
 
 /// Whether `range` overlaps one of the ascending, disjoint `ranges`.
