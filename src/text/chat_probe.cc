@@ -131,7 +131,9 @@ class Probe {
     if (!out.ok() || out->pieces.size() != 2) return;
     std::string_view before = std::string_view(out->text).substr(0, out->pieces[0].begin);
     const std::string_view bos = tokenizer_.token_bytes(tokenizer_.bos());
-    if (!bos.empty() && before.starts_with(bos)) before.remove_prefix(bos.size());
+    // ChatML models name their role mark as BOS: then it is no BOS but the header's own.
+    const bool opens_headers = header(Role::kUser).starts_with(bos);
+    if (!bos.empty() && !opens_headers && before.starts_with(bos)) before.remove_prefix(bos.size());
     header(Role::kSystem) = before;
     std::string_view gap = std::string_view(out->text)
                                .substr(out->pieces[0].end, out->pieces[1].begin - out->pieces[0].end);

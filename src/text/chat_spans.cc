@@ -100,10 +100,16 @@ class SpanBuilder {
     // Text of no message (BOS, a default system prompt) may stand before the header.
     const std::string_view before = rest(end);
     const std::string_view head = header(next->message);
-    if (!head.empty() && before.size() > head.size() && before.ends_with(head)) {
-      push(end - head.size(), kNoMessage, SpanPart::kHeader, false);
+    const size_t at = head.empty() ? std::string_view::npos : before.rfind(head);
+    if (at == std::string_view::npos) {
+      push(end, next->message, SpanPart::kHeader, false);
+      return;
     }
-    push(end, next->message, SpanPart::kHeader, false);
+    const size_t header_end = cursor_ + at + head.size();
+    push(cursor_ + at, kNoMessage, SpanPart::kHeader, false);
+    push(header_end, next->message, SpanPart::kHeader, false);
+    // Behind the header only a call's opening tag can stand before the content's first known byte.
+    push(end, next->message, has_calls(next->message) ? SpanPart::kContent : SpanPart::kHeader, false);
   }
 
   /// What follows a content up to and with its footer.
@@ -143,7 +149,9 @@ class SpanBuilder {
     push(cursor_ + header_bytes, message, SpanPart::kHeader, false);
     const size_t foot_at = foot.empty() ? std::string_view::npos : rest(end).find(foot);
     if (foot_at != std::string_view::npos) {
-      push(cursor_ + foot_at, message, SpanPart::kContent, !has_calls(message));
+      const bool exact = has_calls(message) || rest(end).substr(0, foot_at) ==
+                                                   messages_[message].content.value_or("");
+      push(cursor_ + foot_at, message, SpanPart::kContent, !exact);
       push(cursor_ + foot.size(), message, SpanPart::kFooter, false);
       return;
     }
