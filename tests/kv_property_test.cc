@@ -16,9 +16,9 @@ constexpr int kMaxTokens = 9 * kBlock;
 constexpr size_t kMaxSequences = 10;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int kDefaultOperations = 10'000;
+constexpr int kDefaultOperations = 60'000;
 #else
-constexpr int kDefaultOperations = 120'000;
+constexpr int kDefaultOperations = 240'000;
 #endif
 
 int num_operations() {
