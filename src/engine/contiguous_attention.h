@@ -18,8 +18,8 @@ struct ContiguousRow {
 };
 
 /// Float32 keys and values of any number of sequences, one growing array per layer and sequence,
-/// exact softmax attention in float32, one query at a time. A row's result depends on nothing but its
-/// sequence. Straightforward on purpose (angles and sums of the softmax in double): the paged
+/// exact softmax attention in float32, one query at a time. A row's result depends on nothing but
+/// its sequence. Straightforward on purpose (angles and sums of the softmax in double): the paged
 /// attention is compared with it. Not thread-safe.
 class ContiguousAttention : public LayerAttention {
  public:

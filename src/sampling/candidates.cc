@@ -14,8 +14,8 @@ bool better(const Candidate& a, const Candidate& b) {
   return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// Counting instead of a max or an early exit: a plain integer reduction is what compilers vectorise,
-// and a NaN compares false.
+// Counting instead of a max or an early exit: a plain integer reduction is what compilers
+// vectorise, and a NaN compares false.
 bool any_above(const float* x, size_t size, float threshold) {
   int count = 0;
   for (size_t i = 0; i < size; ++i) count += x[i] > threshold ? 1 : 0;

@@ -23,15 +23,16 @@ void select_best(std::span<const float> logits, size_t count, std::vector<Candid
 /// Every logit that is neither NaN nor -infinity, by ascending id.
 void select_all(std::span<const float> logits, std::vector<Candidate>& out);
 
-/// The shortest run of best candidates that holds at least `mass` of the softmax over `logits`, best
-/// first, at least one if there is any. Cost: a softmax over the vocabulary and a few select_best().
+/// The shortest run of best candidates that holds at least `mass` of the softmax over `logits`,
+/// best first, at least one if there is any. Cost: a softmax over the vocabulary and a few
+/// select_best().
 void select_nucleus(std::span<const float> logits, float mass, std::vector<Candidate>& out);
 
 /// Shortens `sorted` (best first) to the run that holds `mass` of the softmax over `sorted`.
 void keep_nucleus(float mass, std::vector<Candidate>& sorted);
 
-/// ln Σ exp(logit) over what is neither NaN nor -infinity; -infinity if nothing is. Summed in double
-/// in index order.
+/// ln Σ exp(logit) over what is neither NaN nor -infinity; -infinity if nothing is. Summed in
+/// double in index order.
 double log_sum_exp(std::span<const float> logits);
 
 }  // namespace ikv

@@ -18,7 +18,8 @@ class PenaltyWindow {
   void add(TokenId token);
 
   /// For each token in the window: divides a positive logit by `repeat` and multiplies any other
-  /// (Keskar et al. 2019, section 4.1, made sign-safe), then subtracts frequency × count + presence.
+  /// (Keskar et al. 2019, section 4.1, made sign-safe), then subtracts frequency × count +
+  /// presence.
   void apply(float repeat, float frequency, float presence, std::span<float> logits) const;
 
  private:

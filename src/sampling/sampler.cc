@@ -13,8 +13,8 @@ namespace {
 
 constexpr float kBanned = -std::numeric_limits<float>::infinity();
 
-// SplitMix64's output function (Steele, Lea, Flood 2014) on seed and counter: a stream whose state is
-// two integers, alike on every platform.
+// SplitMix64's output function (Steele, Lea, Flood 2014) on seed and counter: a stream whose state
+// is two integers, alike on every platform.
 uint64_t mix(uint64_t seed, uint64_t counter) {
   uint64_t z = seed + (counter + 1) * 0x9E3779B97F4A7C15ull;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -102,9 +102,10 @@ TokenId Sampler::draw() {
   double total = 0.0;
   for (Candidate& c : candidates_) {
     // The division is in double: a tiny temperature must give 0, not inf * 0.
-    const double scaled = c.logit == max ? 0.0
-                                         : (static_cast<double>(c.logit) - static_cast<double>(max)) /
-                                               static_cast<double>(config_.temperature);
+    const double scaled = c.logit == max
+                              ? 0.0
+                              : (static_cast<double>(c.logit) - static_cast<double>(max)) /
+                                    static_cast<double>(config_.temperature);
     c.logit = static_cast<float>(std::exp(scaled));
     total += static_cast<double>(c.logit);
   }
@@ -140,8 +141,9 @@ Result<SampledChoice> Sampler::sample(std::span<const float> logits,
   if (candidates_.empty()) {
     select_best(logits, 1, candidates_);
     if (candidates_.empty()) {
-      return make_error(ErrorCode::kInternal,
-                        "the model gave no finite logit for the next token; its file may be damaged");
+      return make_error(
+          ErrorCode::kInternal,
+          "the model gave no finite logit for the next token; its file may be damaged");
     }
     return invalid_argument(
         "no token is left to sample: constraint and logit_bias together ban all of them");

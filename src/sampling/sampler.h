@@ -29,10 +29,10 @@ struct SampledChoice {
 };
 
 /// The chain, in the order of llama.cpp's default chain: allowed-token mask, logit bias, penalties
-/// (repeat, then frequency and presence), top-k, top-p, min-p, temperature, draw. Temperature 0 takes
-/// the best token after the penalties (the lowest id among equals). Logprobs are of the logits as
-/// given, before all of it. A draw depends only on seed, number of draws before it and logits.
-/// One per reply. Not thread-safe.
+/// (repeat, then frequency and presence), top-k, top-p, min-p, temperature, draw. Temperature 0
+/// takes the best token after the penalties (the lowest id among equals). Logprobs are of the
+/// logits as given, before all of it. A draw depends only on seed, number of draws before it and
+/// logits. One per reply. Not thread-safe.
 class Sampler {
  public:
   /// Checks `config` (see validate_sampling()); without a seed it takes one from the system.
@@ -42,9 +42,9 @@ class Sampler {
   /// penalties. sample() does not do this by itself, since a sampled token may still be discarded.
   void accept(TokenId token);
 
-  /// Chooses from `logits` [vocab_size]. `allowed`: empty, or a bit per token (lowest bit of word 0 is
-  /// token 0; tokens beyond its end are not allowed). NaN counts as impossible. Errors: kInternal if
-  /// no logit is a number, kInvalidArgument if mask and bans leave no token.
+  /// Chooses from `logits` [vocab_size]. `allowed`: empty, or a bit per token (lowest bit of word 0
+  /// is token 0; tokens beyond its end are not allowed). NaN counts as impossible. Errors:
+  /// kInternal if no logit is a number, kInvalidArgument if mask and bans leave no token.
   Result<SampledChoice> sample(std::span<const float> logits,
                                std::span<const uint32_t> allowed = {});
 
@@ -65,7 +65,7 @@ class Sampler {
   uint64_t num_draws_ = 0;
   bool penalties_on_;
   PenaltyWindow window_;
-  std::vector<float> adjusted_;         // empty until bias, penalties or a mask need a copy
+  std::vector<float> adjusted_;  // empty until bias, penalties or a mask need a copy
   std::vector<Candidate> candidates_;
 };
 

@@ -167,7 +167,7 @@ TEST(SamplerTest, PenaltiesFollowTheirFormulas) {
   config.repeat_penalty = 2.0f;
   auto repeat = make(config, 3);
   repeat->accept(0);
-  EXPECT_EQ(repeat->sample(std::vector<float>{3.0f, 1.6f, 0.0f})->token, 1);  // 3 / 2 < 1.6
+  EXPECT_EQ(repeat->sample(std::vector<float>{3.0f, 1.6f, 0.0f})->token, 1);     // 3 / 2 < 1.6
   EXPECT_EQ(repeat->sample(std::vector<float>{-1.0f, -1.9f, -9.0f})->token, 1);  // -1 * 2 < -1.9
 
   config = plain(0.0f);

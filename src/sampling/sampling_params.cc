@@ -25,9 +25,11 @@ bool is_valid_utf8(std::string_view text) {
   size_t i = 0;
   while (i < text.size()) {
     const auto lead = static_cast<unsigned char>(text[i]);
-    size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : (lead & 0xF0) == 0xE0 ? 3
-                    : lead >= 0xF0 && lead < 0xF5                ? 4
-                                                                 : 0;
+    size_t length = lead < 0x80                   ? 1
+                    : lead >= 0xC2 && lead < 0xE0 ? 2
+                    : (lead & 0xF0) == 0xE0       ? 3
+                    : lead >= 0xF0 && lead < 0xF5 ? 4
+                                                  : 0;
     if (length == 0 || i + length > text.size()) return false;
     uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
     for (size_t j = 1; j < length; ++j) {
@@ -44,14 +46,14 @@ bool is_valid_utf8(std::string_view text) {
 
 Status check_numbers(const GenerationConfig& config) {
   constexpr double kHuge = 1e6;  // beyond it a float's resolution makes the value meaningless
-  IKV_RETURN_IF_ERROR(check_range("temperature", config.temperature, 0, kHuge,
-                                  "at least 0 (0: greedy)"));
-  IKV_RETURN_IF_ERROR(check_range("top_k", config.top_k, -1, INT32_MAX,
-                                  "at least 1, or 0 or -1 to switch it off"));
+  IKV_RETURN_IF_ERROR(
+      check_range("temperature", config.temperature, 0, kHuge, "at least 0 (0: greedy)"));
+  IKV_RETURN_IF_ERROR(
+      check_range("top_k", config.top_k, -1, INT32_MAX, "at least 1, or 0 or -1 to switch it off"));
   IKV_RETURN_IF_ERROR(check_range("top_p", config.top_p, 0, 1, "between 0 and 1 (1: off)"));
   IKV_RETURN_IF_ERROR(check_range("min_p", config.min_p, 0, 1, "between 0 and 1 (0: off)"));
-  IKV_RETURN_IF_ERROR(check_range("repeat_penalty", config.repeat_penalty, 1e-6, kHuge,
-                                  "above 0 (1: off)"));
+  IKV_RETURN_IF_ERROR(
+      check_range("repeat_penalty", config.repeat_penalty, 1e-6, kHuge, "above 0 (1: off)"));
   IKV_RETURN_IF_ERROR(check_range("repeat_last_n", config.repeat_last_n, -1, INT32_MAX,
                                   "at least 0, or -1 for all tokens"));
   IKV_RETURN_IF_ERROR(check_range("presence_penalty", config.presence_penalty, -kHuge, kHuge,
@@ -70,7 +72,8 @@ Status check_stops(const GenerationConfig& config) {
   for (size_t i = 0; i < config.stop.size(); ++i) {
     const std::string& stop = config.stop[i];
     const std::string where = "stop[" + std::to_string(i) + "]";
-    if (stop.empty()) return invalid_argument(where + " is empty; it would end every reply at once");
+    if (stop.empty())
+      return invalid_argument(where + " is empty; it would end every reply at once");
     if (stop.size() > kMaxStopStringBytes) {
       return invalid_argument(where + " has " + std::to_string(stop.size()) + " bytes; at most " +
                               std::to_string(kMaxStopStringBytes) + " are allowed");
@@ -95,9 +98,9 @@ Status validate_sampling(const GenerationConfig& config, int vocab_size) {
     }
   }
   const int most_logprobs = std::min(kMaxLogprobs, vocab_size);
-  IKV_RETURN_IF_ERROR(check_range("number of logprobs", config.num_logprobs, -1, most_logprobs,
-                                  "between 0 and " + std::to_string(most_logprobs) +
-                                      ", or -1 for none"));
+  IKV_RETURN_IF_ERROR(
+      check_range("number of logprobs", config.num_logprobs, -1, most_logprobs,
+                  "between 0 and " + std::to_string(most_logprobs) + ", or -1 for none"));
   return check_stops(config);
 }
 

@@ -8,7 +8,8 @@ namespace ikv {
 
 /// Refuses what cannot be sampled with: values that are not numbers or out of range, biases and
 /// logprob counts beyond the vocabulary, stop strings that are empty, too many or not UTF-8. The
-/// error (kInvalidArgument) names the field by its name in the API, the value and the allowed range.
+/// error (kInvalidArgument) names the field by its name in the API, the value and the allowed
+/// range.
 Status validate_sampling(const GenerationConfig& config, int vocab_size);
 
 /// Limits on stop strings: matching costs a step per byte of text and string.

@@ -46,7 +46,11 @@ const BadCase kBadCases[] = {
     {"BiasNan", [](GenerationConfig& c) { c.logit_bias[3] = NAN; }, "token 3"},
     {"BiasInfinite", [](GenerationConfig& c) { c.logit_bias[3] = INFINITY; }, "token 3"},
     {"Logprobs", [](GenerationConfig& c) { c.num_logprobs = kVocab + 1; }, "logprobs"},
-    {"StopEmpty", [](GenerationConfig& c) { c.stop = {"ok", ""}; }, "stop[1] is empty"},
+    {"StopEmpty",
+     [](GenerationConfig& c) {
+       c.stop = {"ok", ""};
+     },
+     "stop[1] is empty"},
     {"StopLong", [](GenerationConfig& c) { c.stop = {std::string(5000, 'x')}; }, "5000 bytes"},
     {"StopTruncatedUtf8", [](GenerationConfig& c) { c.stop = {"\xE4\xBD"}; }, "UTF-8"},
     {"StopOverlongUtf8", [](GenerationConfig& c) { c.stop = {"\xE0\x80\x80"}; }, "UTF-8"},

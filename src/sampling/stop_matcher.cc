@@ -17,7 +17,8 @@ StopMatcher::StopMatcher(const std::vector<std::string>& stops) {
       while (border > 0 && stops[s][i] != stops[s][static_cast<size_t>(border)]) {
         border = automaton.fallback[static_cast<size_t>(border) - 1];
       }
-      automaton.fallback[i] = border + (stops[s][i] == stops[s][static_cast<size_t>(border)] ? 1 : 0);
+      automaton.fallback[i] =
+          border + (stops[s][i] == stops[s][static_cast<size_t>(border)] ? 1 : 0);
     }
     automata_.push_back(std::move(automaton));
   }
