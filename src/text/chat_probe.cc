@@ -11,7 +11,9 @@ constexpr std::string_view kToolName = "ikv_probe_tool";
 constexpr std::string_view kCallName = "ikv_probe_call";
 constexpr std::string_view kCallId = "call00000";  // Mistral's templates demand nine characters
 
-size_t role_index(Role role) { return static_cast<size_t>(role); }
+size_t role_index(Role role) {
+  return static_cast<size_t>(role);
+}
 
 Message message(Role role, std::string content) {
   Message out;
@@ -125,9 +127,8 @@ class Probe {
 
   void learn_system() {
     if (!traits_.has_system) return;
-    const auto out =
-        render({message(Role::kSystem, "ikv_probe_1"), message(Role::kUser, "ikv_probe_2")}, {},
-               false);
+    const auto out = render(
+        {message(Role::kSystem, "ikv_probe_1"), message(Role::kUser, "ikv_probe_2")}, {}, false);
     if (!out.ok() || out->pieces.size() != 2) return;
     std::string_view before = std::string_view(out->text).substr(0, out->pieces[0].begin);
     const std::string_view bos = tokenizer_.token_bytes(tokenizer_.bos());
@@ -135,8 +136,8 @@ class Probe {
     const bool opens_headers = header(Role::kUser).starts_with(bos);
     if (!bos.empty() && !opens_headers && before.starts_with(bos)) before.remove_prefix(bos.size());
     header(Role::kSystem) = before;
-    std::string_view gap = std::string_view(out->text)
-                               .substr(out->pieces[0].end, out->pieces[1].begin - out->pieces[0].end);
+    std::string_view gap = std::string_view(out->text).substr(
+        out->pieces[0].end, out->pieces[1].begin - out->pieces[0].end);
     if (gap.ends_with(header(Role::kUser))) gap.remove_suffix(header(Role::kUser).size());
     footer(Role::kSystem) = gap;
   }
@@ -155,7 +156,8 @@ class Probe {
     const PieceRange* result = find(2);
     const PieceRange* end = find(3);
     if (result == nullptr || end == nullptr) return;
-    std::string_view gap = std::string_view(out->text).substr(result->end, end->begin - result->end);
+    std::string_view gap =
+        std::string_view(out->text).substr(result->end, end->begin - result->end);
     const std::string& next = header(Role::kAssistant);
     if (gap.ends_with(next)) gap.remove_suffix(next.size());
     footer(Role::kTool) = gap;

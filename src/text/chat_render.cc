@@ -21,8 +21,8 @@ struct Marks {
   std::string control;
 };
 
-/// Where sentinels stand: around the whole piece, or inside its outer whitespace, so that a template
-/// that trims still trims.
+/// Where sentinels stand: around the whole piece, or inside its outer whitespace, so that a
+/// template that trims still trims.
 enum class Placement { kNone, kOuter, kInner };
 
 struct FlatPiece {
@@ -174,8 +174,8 @@ OrderedJson Renderer::message_json(size_t index, std::string content) const {
   };
   OrderedJson json = OrderedJson::object();
   json["role"] = std::string(role_name(message.role));
-  json["content"] = message.null_content && content.empty() ? OrderedJson()
-                                                            : OrderedJson(std::move(content));
+  json["content"] =
+      message.null_content && content.empty() ? OrderedJson() : OrderedJson(std::move(content));
   if (!message.name.empty()) json["name"] = marked(message.name);
   if (!message.tool_call_id.empty()) json["tool_call_id"] = marked(message.tool_call_id);
   if (!calls_[index].empty()) json["tool_calls"] = calls_[index];

@@ -1,5 +1,5 @@
-// What a chat template can do, and conversations brought into a form that it can render. Internal to
-// src/text.
+// What a chat template can do, and conversations brought into a form that it can render. Internal
+// to src/text.
 #pragma once
 
 #include <array>
@@ -53,8 +53,8 @@ struct PieceRange {
   bool altered = false;  ///< the template dropped whitespace around it
 };
 
-/// A rendered conversation. In `text`, `mark` follows the first character of each control token that
-/// was written in foreign strings; it appears nowhere else.
+/// A rendered conversation. In `text`, `mark` follows the first character of each control token
+/// that was written in foreign strings; it appears nowhere else.
 struct MarkedRender {
   std::string text;
   std::string mark;
@@ -63,8 +63,8 @@ struct MarkedRender {
 
 /// Everything besides messages that a rendering takes.
 struct RenderInput {
-  OrderedJson tools;                 ///< array, or null
-  OrderedJson kwargs;                ///< object, or null
+  OrderedJson tools;   ///< array, or null
+  OrderedJson kwargs;  ///< object, or null
   bool add_generation_prompt = true;
 };
 

@@ -109,7 +109,8 @@ class SpanBuilder {
     push(cursor_ + at, kNoMessage, SpanPart::kHeader, false);
     push(header_end, next->message, SpanPart::kHeader, false);
     // Behind the header only a call's opening tag can stand before the content's first known byte.
-    push(end, next->message, has_calls(next->message) ? SpanPart::kContent : SpanPart::kHeader, false);
+    push(end, next->message, has_calls(next->message) ? SpanPart::kContent : SpanPart::kHeader,
+         false);
   }
 
   /// What follows a content up to and with its footer.
@@ -149,8 +150,8 @@ class SpanBuilder {
     push(cursor_ + header_bytes, message, SpanPart::kHeader, false);
     const size_t foot_at = foot.empty() ? std::string_view::npos : rest(end).find(foot);
     if (foot_at != std::string_view::npos) {
-      const bool exact = has_calls(message) || rest(end).substr(0, foot_at) ==
-                                                   messages_[message].content.value_or("");
+      const bool exact = has_calls(message) ||
+                         rest(end).substr(0, foot_at) == messages_[message].content.value_or("");
       push(cursor_ + foot_at, message, SpanPart::kContent, !exact);
       push(cursor_ + foot.size(), message, SpanPart::kFooter, false);
       return;

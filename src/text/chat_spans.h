@@ -41,6 +41,7 @@ FinalRender remove_marks(const MarkedRender& render, std::vector<TextSpan> spans
 
 /// Token spans from text spans. A token that touches a content belongs to it, and a content whose
 /// border lies inside a token becomes coarse.
-std::vector<Span> token_spans(std::span<const TextSpan> spans, std::span<const uint64_t> token_ends);
+std::vector<Span> token_spans(std::span<const TextSpan> spans,
+                              std::span<const uint64_t> token_ends);
 
 }  // namespace ikv

@@ -75,16 +75,19 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(
 std::string ChatTemplate::warning() const {
   std::string out;
   if (is_fallback_) {
-    out += "the model file has no chat template: ChatML is assumed, since the vocabulary has its "
-           "marks. ";
+    out +=
+        "the model file has no chat template: ChatML is assumed, since the vocabulary has its "
+        "marks. ";
   }
   if (!traits_.has_tools) {
-    out += "the chat template has no tools: they are described in the system message and called in "
-           "<tool_call> tags. ";
+    out +=
+        "the chat template has no tools: they are described in the system message and called in "
+        "<tool_call> tags. ";
   }
   if (!traits_.has_system) {
-    out += "the chat template has no system role: system messages are put before the first user "
-           "message. ";
+    out +=
+        "the chat template has no system role: system messages are put before the first user "
+        "message. ";
   }
   if (!out.empty()) out.pop_back();
   return out;
@@ -94,8 +97,7 @@ Result<ChatTemplate::Rendered> ChatTemplate::render_spans(std::span<const Messag
                                                           const ChatRenderOptions& options) const {
   IKV_ASSIGN_OR_RETURN(const RenderInput input, parse_options(options));
   const std::vector<PreparedMessage> prepared = prepare_messages(messages, input.tools, traits_);
-  IKV_ASSIGN_OR_RETURN(MarkedRender marked,
-                       render_marked(program_, *tokenizer_, prepared, input));
+  IKV_ASSIGN_OR_RETURN(MarkedRender marked, render_marked(program_, *tokenizer_, prepared, input));
   std::vector<TextSpan> spans =
       build_text_spans(marked, messages, traits_, options.add_generation_prompt);
   FinalRender final = remove_marks(marked, std::move(spans));

@@ -19,16 +19,16 @@ namespace ikv {
 
 /// What a rendering takes besides the messages.
 struct ChatRenderOptions {
-  std::string tools_json;    ///< JSON array of OpenAI tool objects; empty: none
-  std::string kwargs_json;   ///< JSON object of further template variables; empty: none
+  std::string tools_json;             ///< JSON array of OpenAI tool objects; empty: none
+  std::string kwargs_json;            ///< JSON object of further template variables; empty: none
   bool add_generation_prompt = true;  ///< end with the header of the reply
 };
 
 /// A model's chat format. Thread-safe; immutable but for a cache of recent prompts.
 ///
 /// Control tokens that are written in messages, tools or variables are text in the tokens that come
-/// out: no content can end its message or pose as another role. Where the template has no tools, or no
-/// system role, a stated text form takes their place (see warning()).
+/// out: no content can end its message or pose as another role. Where the template has no tools, or
+/// no system role, a stated text form takes their place (see warning()).
 class ChatTemplate {
  public:
   /// `source`: the Jinja template of the file; none: ChatML, if the vocabulary has ChatML's marks,

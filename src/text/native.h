@@ -9,7 +9,9 @@
 
 namespace ikv::native {
 
-inline IkvSlice slice(std::string_view text) { return {text.data(), text.size()}; }
+inline IkvSlice slice(std::string_view text) {
+  return {text.data(), text.size()};
+}
 
 /// Takes an owned text over into a std::string.
 inline std::string take(IkvText& text) {

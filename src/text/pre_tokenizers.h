@@ -1,4 +1,5 @@
-// The ways in which byte-level BPE models cut text before merging, by the name that GGUF files give.
+// The ways in which byte-level BPE models cut text before merging, by the name that GGUF files
+// give.
 #pragma once
 
 #include <string>
@@ -13,8 +14,8 @@ namespace ikv {
 /// that the one before left; matches and what lies between them are pieces.
 struct PreTokenizer {
   std::vector<std::string_view> split_patterns;
-  bool ignore_merges = false;   ///< a piece that is itself a token is not built by merges
-  bool default_add_bos = false; ///< whether BOS is added when the file does not say
+  bool ignore_merges = false;    ///< a piece that is itself a token is not built by merges
+  bool default_add_bos = false;  ///< whether BOS is added when the file does not say
 };
 
 /// The pre-tokenizer of `tokenizer.ggml.pre`. kUnsupported with the name and the supported list.

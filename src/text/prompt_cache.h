@@ -14,10 +14,10 @@
 
 namespace ikv {
 
-/// Remembers the last few tokenised prompts. Special tokens are hard borders, so the tokens up to one
-/// of them do not depend on what follows: the common front of a new prompt and a remembered one is
-/// taken over up to the last such border, with exactly the tokens that tokenising afresh would give.
-/// Thread-safe.
+/// Remembers the last few tokenised prompts. Special tokens are hard borders, so the tokens up to
+/// one of them do not depend on what follows: the common front of a new prompt and a remembered one
+/// is taken over up to the last such border, with exactly the tokens that tokenising afresh would
+/// give. Thread-safe.
 class PromptCache {
  public:
   PromptCache(std::shared_ptr<const Tokenizer> tokenizer, size_t max_entries)

@@ -4,7 +4,9 @@
 
 namespace ikv {
 
-void TemplateProgram::Deleter::operator()(IkvTemplate* native) const { ikv_template_free(native); }
+void TemplateProgram::Deleter::operator()(IkvTemplate* native) const {
+  ikv_template_free(native);
+}
 
 Result<TemplateProgram> TemplateProgram::compile(std::string_view source) {
   IkvTemplate* compiled = nullptr;

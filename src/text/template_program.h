@@ -18,8 +18,8 @@ class TemplateProgram {
   /// kInvalidFile with the line for a template that does not compile.
   static Result<TemplateProgram> compile(std::string_view source);
 
-  /// `context_json`: an object with the template's variables. kInvalidArgument: the template refused
-  /// the conversation (its own words are in the message) or failed.
+  /// `context_json`: an object with the template's variables. kInvalidArgument: the template
+  /// refused the conversation (its own words are in the message) or failed.
   Result<std::string> render(std::string_view context_json) const;
 
  private:

@@ -17,8 +17,8 @@ constexpr size_t kMaxVocab = size_t{1} << 24;
 /// Names of end marks; a control token so called ends a reply even when the file's metadata only
 /// declares another.
 constexpr std::array<std::string_view, 9> kEndMarks = {
-    "<|im_end|>",    "<|endoftext|>",  "<|eot_id|>", "<|eom_id|>",     "<|end_of_text|>",
-    "<end_of_turn>", "<|end|>",        "<EOT>",      "<|end_of_turn|>"};
+    "<|im_end|>",    "<|endoftext|>", "<|eot_id|>", "<|eom_id|>",     "<|end_of_text|>",
+    "<end_of_turn>", "<|end|>",       "<EOT>",      "<|end_of_turn|>"};
 
 /// The byte for which a code point stands in GPT-2's byte alphabet, or -1.
 int byte_of_code_point(uint32_t code) {
@@ -92,9 +92,8 @@ Status check_spec(const TokenizerSpec& spec) {
       {"EOM", spec.eom}, {"unknown", spec.unknown}, {"padding", spec.padding}};
   for (const auto& [name, id] : ids) {
     if (id < kNoToken || id >= static_cast<int64_t>(size)) {
-      return invalid_file(std::string("the id of the ") + name + " token is " +
-                          std::to_string(id) + ", outside the vocabulary of " +
-                          std::to_string(size));
+      return invalid_file(std::string("the id of the ") + name + " token is " + std::to_string(id) +
+                          ", outside the vocabulary of " + std::to_string(size));
     }
   }
   return {};
@@ -118,7 +117,9 @@ Result<std::shared_ptr<const Tokenizer>> Tokenizer::create(TokenizerSpec spec) {
   return std::shared_ptr<const Tokenizer>(std::move(tokenizer));
 }
 
-Tokenizer::~Tokenizer() { ikv_tokenizer_free(native_); }
+Tokenizer::~Tokenizer() {
+  ikv_tokenizer_free(native_);
+}
 
 Status Tokenizer::build_native(const TokenizerSpec& spec) {
   const bool is_spm = spec.model == "llama";
@@ -261,8 +262,8 @@ Result<std::string> Tokenizer::mark_control_tokens(std::string_view text,
                                                    std::string_view mark) const {
   IkvText out{};
   IkvText error{};
-  const int32_t status = ikv_tokenizer_mark_control(native_, native::slice(text),
-                                                    native::slice(mark), &out, &error);
+  const int32_t status =
+      ikv_tokenizer_mark_control(native_, native::slice(text), native::slice(mark), &out, &error);
   if (status != IKV_TEXT_OK) {
     return native::failure(status, error, ErrorCode::kInvalidArgument, "tokenizer: ");
   }

@@ -29,19 +29,19 @@ enum class TokenType : int32_t {
 
 /// A vocabulary with its rules, as the file says. Ids of -1 are absent.
 struct TokenizerSpec {
-  std::string model;                  ///< "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
-  std::string pre_tokenizer;          ///< gpt2 only: smollm, gpt-2, qwen2, llama-bpe, default
-  std::vector<std::string> tokens;    ///< texts as in the file, index = id
-  std::vector<TokenType> types;       ///< one per token; empty: all normal
-  std::vector<float> scores;          ///< llama: one per token
-  std::vector<std::string> merges;    ///< gpt2: "left right", best first
+  std::string model;                ///< "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE)
+  std::string pre_tokenizer;        ///< gpt2 only: smollm, gpt-2, qwen2, llama-bpe, default
+  std::vector<std::string> tokens;  ///< texts as in the file, index = id
+  std::vector<TokenType> types;     ///< one per token; empty: all normal
+  std::vector<float> scores;        ///< llama: one per token
+  std::vector<std::string> merges;  ///< gpt2: "left right", best first
   TokenId bos = kNoToken;
   TokenId eos = kNoToken;
-  TokenId eot = kNoToken;             ///< end of a chat turn
-  TokenId eom = kNoToken;             ///< end of a message that waits for a tool
+  TokenId eot = kNoToken;  ///< end of a chat turn
+  TokenId eom = kNoToken;  ///< end of a message that waits for a tool
   TokenId unknown = kNoToken;
   TokenId padding = kNoToken;
-  std::optional<bool> add_bos;        ///< absent: the model kind's habit
+  std::optional<bool> add_bos;           ///< absent: the model kind's habit
   std::optional<bool> add_space_prefix;  ///< llama only; absent: true
 };
 

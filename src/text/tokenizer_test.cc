@@ -11,13 +11,15 @@
 namespace ikv {
 namespace {
 
-using ::testing::HasSubstr;
 using test::golden_text;
 using test::load_golden;
 using test::small_spec;
 using test::small_tokenizer;
+using ::testing::HasSubstr;
 
-std::string printable(const std::string& text) { return testing::PrintToString(text); }
+std::string printable(const std::string& text) {
+  return testing::PrintToString(text);
+}
 
 void expect_golden_ids(const Tokenizer& tokenizer, const nlohmann::json& texts,
                        const nlohmann::json& ids, const std::string& name) {
@@ -109,7 +111,8 @@ TEST(TokenizerTest, ControlTokensInLiteralRangesAreText) {
   EXPECT_EQ(count({{0, 1}, {11, 12}}), 2);
   // A user-defined token is text that models learnt as one token; it is no control.
   const TokenId call = tokenizer->find_token("<tool_call>");
-  const auto encoding = tokenizer->encode_with_offsets("<tool_call>", std::vector<ByteRange>{{0, 11}});
+  const auto encoding =
+      tokenizer->encode_with_offsets("<tool_call>", std::vector<ByteRange>{{0, 11}});
   EXPECT_EQ(encoding->tokens, std::vector<TokenId>{call});
 }
 

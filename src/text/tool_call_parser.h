@@ -12,8 +12,8 @@ namespace ikv {
 
 /// What one piece of reply text adds.
 struct ToolCallDelta {
-  std::string text;                 ///< text outside calls, to show at once
-  std::vector<ToolCall> tool_calls; ///< calls that this piece completed; ids are "call_N"
+  std::string text;                  ///< text outside calls, to show at once
+  std::vector<ToolCall> tool_calls;  ///< calls that this piece completed; ids are "call_N"
 };
 
 /// Splits `<tool_call>{"name": …, "arguments": {…}}</tool_call>` from text. Text that may be the
@@ -40,7 +40,7 @@ class ToolCallParser {
   bool emit_call(std::string_view json, ToolCallDelta& delta);
 
   std::string buffer_;
-  std::string held_space_;   // whitespace before a possible block
+  std::string held_space_;  // whitespace before a possible block
   bool inside_ = false;
   bool after_call_ = false;  // skip whitespace that follows a block
   int next_id_;

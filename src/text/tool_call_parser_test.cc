@@ -33,14 +33,15 @@ void expect_all_steps(std::string_view text, std::string_view expected_text,
 }
 
 TEST(ToolCallParserTest, SplitsCallsFromText) {
-  expect_all_steps("Let me look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"é\"]}}\n"
-                   "</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\n",
-                   "Let me look.", {{"f", "{\"a\":[1,\"é\"]}"}, {"g", "{}"}});
+  expect_all_steps(
+      "Let me look.\n<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": [1, \"é\"]}}\n"
+      "</tool_call>\n<tool_call>{\"name\":\"g\",\"arguments\":{}}</tool_call>\n",
+      "Let me look.", {{"f", "{\"a\":[1,\"é\"]}"}, {"g", "{}"}});
 }
 
 TEST(ToolCallParserTest, TextWithoutCallsComesThroughUnchanged) {
-  for (std::string_view text :
-       {"", "plain", " a < b \n\n", "<tool", "ends with <tool_call", "<tool_cal>x</tool_call>", "\n \n"}) {
+  for (std::string_view text : {"", "plain", " a < b \n\n", "<tool", "ends with <tool_call",
+                                "<tool_cal>x</tool_call>", "\n \n"}) {
     expect_all_steps(text, text, {});
   }
 }
@@ -70,8 +71,9 @@ TEST(ToolCallParserTest, TextAppearsAsSoonAsItIsCertain) {
 }
 
 TEST(ToolCallParserTest, DeepNestingIsRefusedNotFollowed) {
-  const std::string deep = "<tool_call>{\"name\": \"f\", \"arguments\": " +
-                           std::string(200000, '[') + std::string(200000, ']') + "}</tool_call>";
+  const std::string deep =
+      "<tool_call>{\"name\": \"f\", \"arguments\": " + std::string(200000, '[') +
+      std::string(200000, ']') + "}</tool_call>";
   EXPECT_TRUE(parse_tool_calls(deep).tool_calls.empty());
 }
 

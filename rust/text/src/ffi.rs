@@ -4,7 +4,8 @@ use std::ops::Range;
 use std::panic::{catch_unwind, AssertUnwindSafe};
 
 use crate::template::{ChatTemplate, RenderError};
-use crate::tokenizer::{Encoded, ModelKind, Tokenizer, TokenizerSpec};
+use crate::tokenizer::{Encoded, Tokenizer};
+use crate::vocabulary::{ModelKind, TokenizerSpec};
 
 const OK: i32 = 0;
 const INVALID: i32 = 1;

@@ -1,10 +1,14 @@
 //! Tokenizers and chat templates of IntentKV behind the C interface of `include/ikv_text.h`.
 
+mod escaped;
 mod ffi;
 mod pyjson;
 mod pymethods;
+mod splitter;
 mod template;
 mod tokenizer;
+mod vocabulary;
 
 pub use template::ChatTemplate;
-pub use tokenizer::{ModelKind, Tokenizer, TokenizerSpec};
+pub use tokenizer::Tokenizer;
+pub use vocabulary::{ModelKind, TokenizerSpec};

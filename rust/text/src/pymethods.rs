@@ -51,9 +51,8 @@ fn string_method(s: &str, method: &str, args: &[Value]) -> Option<Result<Value, 
             })
         }),
         "casefold" => from_args(args).map(|(): ()| Value::from(s.to_lowercase())),
-        "isdecimal" => from_args(args).map(|(): ()| {
-            Value::from(!s.is_empty() && s.chars().all(|c| c.is_ascii_digit()))
-        }),
+        "isdecimal" => from_args(args)
+            .map(|(): ()| Value::from(!s.is_empty() && s.chars().all(|c| c.is_ascii_digit()))),
         _ => return None,
     })
 }

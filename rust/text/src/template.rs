@@ -164,9 +164,12 @@ mod tests {
 
     #[test]
     fn hostile_templates_end() {
-        let source = "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}";
+        let source =
+            "{% for i in range(100000) %}{% for j in range(100000) %}x{% endfor %}{% endfor %}";
         assert!(render(source, "{}").starts_with("failed"));
-        assert!(render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}").starts_with("failed"));
+        assert!(
+            render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}").starts_with("failed")
+        );
     }
 
     #[test]

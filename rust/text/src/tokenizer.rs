@@ -2,39 +2,17 @@
 //! SentencePiece-style BPE (llama). The merging itself is the tokenizers crate's; around it stand
 //! the split into special tokens and text, pre-tokenisation, and the byte offsets of the result.
 
-use std::collections::HashMap;
 use std::ops::Range;
 
-use aho_corasick::{AhoCorasick, Anchored, Input, MatchKind, StartKind};
-use regex::Regex;
+use aho_corasick::{Anchored, Input};
 use tokenizers::models::bpe::BPE;
 use tokenizers::Model;
 
-const TYPE_UNKNOWN: i32 = 2;
-const TYPE_CONTROL: i32 = 3;
-const TYPE_USER_DEFINED: i32 = 4;
-const TYPE_BYTE: i32 = 6;
-
-const SPM_SPACE: char = '\u{2581}';
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum ModelKind {
-    ByteBpe,
-    Spm,
-}
-
-/// What `ikv_text.h` says of IkvTokenizerSpec.
-pub struct TokenizerSpec<'a> {
-    pub kind: ModelKind,
-    pub tokens: Vec<&'a [u8]>,
-    pub types: &'a [i32],
-    pub scores: &'a [f32],
-    pub merges: Vec<&'a [u8]>,
-    pub split_patterns: Vec<&'a str>,
-    pub ignore_merges: bool,
-    pub add_space_prefix: bool,
-    pub unknown_id: Option<u32>,
-}
+use crate::escaped::Escaped;
+use crate::splitter::Splitter;
+use crate::vocabulary::{
+    byte_bpe, byte_tokens, specials, spm_bpe, token_texts, ModelKind, Specials, TokenizerSpec,
+};
 
 /// Tokens and the byte offset at which each ends.
 #[derive(Default, Debug)]
@@ -48,13 +26,6 @@ impl Encoded {
         self.ids.push(id as i32);
         self.ends.push(end as u64);
     }
-}
-
-/// Finds special tokens, longest first at each place.
-struct Specials {
-    finder: AhoCorasick,
-    ids: Vec<u32>,
-    control: Vec<bool>,
 }
 
 pub struct Tokenizer {
@@ -260,255 +231,6 @@ impl Tokenizer {
             out.push(token.id, base + escaped.original(run.start + token.offsets.1));
         }
         Ok(())
-    }
-}
-
-/// A text with its spaces replaced, and the way back to the original's offsets.
-struct Escaped {
-    bytes: Vec<u8>,
-    prefix_bytes: usize,
-    /// Where in `bytes` each replaced space begins.
-    spaces: Vec<usize>,
-    passed: usize,
-}
-
-impl Escaped {
-    fn new(text: &[u8], prefix: bool) -> Escaped {
-        let mut space = [0; 4];
-        let space = SPM_SPACE.encode_utf8(&mut space).as_bytes();
-        let mut bytes = Vec::with_capacity(text.len() + text.len() / 4 + space.len());
-        let mut spaces = Vec::new();
-        if prefix {
-            bytes.extend_from_slice(space);
-        }
-        for byte in text {
-            if *byte == b' ' {
-                spaces.push(bytes.len());
-                bytes.extend_from_slice(space);
-            } else {
-                bytes.push(*byte);
-            }
-        }
-        let prefix_bytes = if prefix { space.len() } else { 0 };
-        Escaped { bytes, prefix_bytes, spaces, passed: 0 }
-    }
-
-    /// The original's offset for an offset in `bytes`; calls must come in ascending order.
-    fn original(&mut self, offset: usize) -> usize {
-        while self.spaces.get(self.passed).is_some_and(|space| space + 2 < offset) {
-            self.passed += 1;
-        }
-        offset.saturating_sub(self.prefix_bytes + 2 * self.passed)
-    }
-}
-
-fn token_texts<'a>(spec: &TokenizerSpec<'a>) -> Result<Vec<&'a str>, String> {
-    let mut texts = Vec::with_capacity(spec.tokens.len());
-    for (id, token) in spec.tokens.iter().enumerate() {
-        texts.push(
-            std::str::from_utf8(token).map_err(|_| format!("token {id} is not valid UTF-8"))?,
-        );
-    }
-    Ok(texts)
-}
-
-/// Tokens that text may become: all but control and unknown tokens, which only the finder of special
-/// tokens yields, so that no merge can make one.
-fn text_vocabulary<'a>(spec: &TokenizerSpec, texts: &[&'a str]) -> HashMap<&'a str, u32> {
-    let mut vocabulary = HashMap::with_capacity(texts.len());
-    for (id, text) in texts.iter().enumerate() {
-        if !matches!(spec.types[id], TYPE_CONTROL | TYPE_UNKNOWN) && !text.is_empty() {
-            vocabulary.insert(*text, id as u32);
-        }
-    }
-    vocabulary
-}
-
-fn owned(vocabulary: &HashMap<&str, u32>) -> Vec<(String, u32)> {
-    vocabulary.iter().map(|(text, id)| (text.to_string(), *id)).collect()
-}
-
-fn byte_bpe(spec: &TokenizerSpec, texts: &[&str]) -> Result<BPE, String> {
-    let vocabulary = text_vocabulary(spec, texts);
-    let mut merges = Vec::with_capacity(spec.merges.len());
-    for (rank, merge) in spec.merges.iter().enumerate() {
-        let merge =
-            std::str::from_utf8(merge).map_err(|_| format!("merge {rank} is not valid UTF-8"))?;
-        // A part may itself be a space only in broken files; the separator is never the first byte.
-        let Some((left, right)) = merge
-            .char_indices()
-            .skip(1)
-            .find(|(_, c)| *c == ' ')
-            .map(|(at, _)| (&merge[..at], &merge[at + 1..]))
-        else {
-            return Err(format!("merge {rank} ({merge:?}) is not two tokens and a space"));
-        };
-        let whole = format!("{left}{right}");
-        for part in [left, right, whole.as_str()] {
-            if !vocabulary.contains_key(part) {
-                return Err(format!("merge {rank} ({merge:?}) needs the token {part:?}, which the vocabulary lacks"));
-            }
-        }
-        merges.push((left.to_string(), right.to_string()));
-    }
-    BPE::builder()
-        .vocab_and_merges(owned(&vocabulary).into_iter().collect::<ahash::AHashMap<_, _>>(), merges)
-        .ignore_merges(spec.ignore_merges)
-        .build()
-        .map_err(|e| e.to_string())
-}
-
-/// SentencePiece merges whichever neighbours make the token of best score: that is BPE whose merges
-/// are all splits of all tokens into two tokens, by falling score.
-fn spm_bpe(spec: &TokenizerSpec, texts: &[&str]) -> Result<BPE, String> {
-    if spec.scores.len() != texts.len() {
-        return Err("a SentencePiece vocabulary needs one score per token".into());
-    }
-    if let Some(id) = spec.scores.iter().position(|s| s.is_nan()) {
-        return Err(format!("the score of token {id} is not a number"));
-    }
-    let mut vocabulary = text_vocabulary(spec, texts);
-    let mut splits: Vec<(f32, &str, usize)> = Vec::new();
-    for (text, id) in &vocabulary {
-        if spec.types[*id as usize] == TYPE_BYTE {
-            continue;
-        }
-        for (at, _) in text.char_indices().skip(1) {
-            let (left, right) = text.split_at(at);
-            if mergeable(&vocabulary, spec, left) && mergeable(&vocabulary, spec, right) {
-                splits.push((spec.scores[*id as usize], text, at));
-            }
-        }
-    }
-    splits.sort_unstable_by(|a, b| {
-        b.0.total_cmp(&a.0).then_with(|| vocabulary[a.1].cmp(&vocabulary[b.1])).then(a.2.cmp(&b.2))
-    });
-    let merges = splits
-        .into_iter()
-        .map(|(_, text, at)| (text[..at].to_string(), text[at..].to_string()))
-        .collect();
-    let mut builder = BPE::builder().byte_fallback(true);
-    if let Some(id) = spec.unknown_id {
-        let text = *texts.get(id as usize).ok_or("the unknown token is not in the vocabulary")?;
-        vocabulary.insert(text, id);
-        builder = builder.unk_token(text.to_string());
-    }
-    builder
-        .vocab_and_merges(owned(&vocabulary).into_iter().collect::<ahash::AHashMap<_, _>>(), merges)
-        .build()
-        .map_err(|e| e.to_string())
-}
-
-fn mergeable(vocabulary: &HashMap<&str, u32>, spec: &TokenizerSpec, text: &str) -> bool {
-    vocabulary.get(text).is_some_and(|id| spec.types[*id as usize] != TYPE_BYTE)
-}
-
-fn specials(
-    spec: &TokenizerSpec,
-    texts: &[&str],
-    with_control: bool,
-    with_user_defined: bool,
-) -> Result<Option<Specials>, String> {
-    let mut patterns = Vec::new();
-    let mut ids = Vec::new();
-    let mut control = Vec::new();
-    for (id, text) in texts.iter().enumerate() {
-        let is_control = matches!(spec.types[id], TYPE_CONTROL | TYPE_UNKNOWN);
-        let is_user_defined = spec.types[id] == TYPE_USER_DEFINED;
-        let wanted = (with_user_defined && is_user_defined) || (with_control && is_control);
-        if !text.is_empty() && wanted {
-            patterns.push(*text);
-            ids.push(id as u32);
-            control.push(is_control);
-        }
-    }
-    if patterns.is_empty() {
-        return Ok(None);
-    }
-    let finder = AhoCorasick::builder()
-        .match_kind(MatchKind::LeftmostLongest)
-        .start_kind(StartKind::Both)
-        .build(&patterns)
-        .map_err(|e| format!("special tokens: {e}"))?;
-    Ok(Some(Specials { finder, ids, control }))
-}
-
-fn byte_tokens(spec: &TokenizerSpec, texts: &[&str]) -> Vec<Option<u32>> {
-    let mut ids = vec![None; 256];
-    for (id, text) in texts.iter().enumerate() {
-        let hex = text.strip_prefix("<0x").and_then(|t| t.strip_suffix('>'));
-        if let (TYPE_BYTE, Some(hex)) = (spec.types[id], hex) {
-            if let Ok(byte) = u8::from_str_radix(hex, 16) {
-                ids[byte as usize] = Some(id as u32);
-            }
-        }
-    }
-    ids
-}
-
-/// One pre-tokenisation pattern. The only look-ahead that these patterns use is `\s+(?!\S)`: a run of
-/// whitespace leaves its last character to the word behind it. Here that rule is code, so that the
-/// rest is a regular expression in the strict sense, which takes linear time on any text.
-struct Splitter {
-    regex: Regex,
-    /// Whitespace runs give up their last character before a word.
-    shortens_runs: bool,
-    /// Runs that end in a line break are another alternative's match and stay whole.
-    keeps_line_breaks: bool,
-}
-
-impl Splitter {
-    fn new(pattern: &str) -> Result<Splitter, String> {
-        let shortens_runs = pattern.contains(r"\s+(?!\S)");
-        let plain = pattern.replace(r"\s+(?!\S)|\s+", r"\s+").replace(r"\s+(?!\S)", r"\s+");
-        Ok(Splitter {
-            regex: Regex::new(&plain)
-                .map_err(|e| format!("pre-tokenizer pattern {pattern:?}: {e}"))?,
-            shortens_runs,
-            keeps_line_breaks: pattern.contains(r"\s*[\r\n]+"),
-        })
-    }
-
-    /// Cuts each piece at the pattern's matches; what lies between matches is a piece too.
-    fn split(&self, text: &str, pieces: &[Range<usize>]) -> Vec<Range<usize>> {
-        let mut out = Vec::with_capacity(pieces.len() * 2);
-        for piece in pieces {
-            let part = &text[piece.clone()];
-            let mut done = 0;
-            while let Some(found) = self.regex.find_at(part, done) {
-                let end = self.shortened(part, found.range());
-                if done < found.start() {
-                    out.push(piece.start + done..piece.start + found.start());
-                }
-                if end == found.start() {
-                    break; // an empty match: no pattern here has one
-                }
-                out.push(piece.start + found.start()..piece.start + end);
-                done = end;
-            }
-            if done < part.len() {
-                out.push(piece.start + done..piece.end);
-            }
-        }
-        out
-    }
-
-    /// The match's end after `\s+(?!\S)`.
-    fn shortened(&self, part: &str, found: Range<usize>) -> usize {
-        if !self.shortens_runs || found.end == part.len() {
-            return found.end;
-        }
-        let Some(last) = part[found.clone()].chars().next_back() else { return found.end };
-        let line_break = matches!(last, '\r' | '\n');
-        if !last.is_whitespace() || (line_break && self.keeps_line_breaks) {
-            return found.end;
-        }
-        let end = found.end - last.len_utf8();
-        if end > found.start {
-            end
-        } else {
-            found.end
-        }
     }
 }
 
