@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <vector>
 
 namespace ikv {
@@ -33,20 +32,19 @@ Error io_error(const std::filesystem::path& path, const char* what) {
                                         std::strerror(errno));
 }
 
-void put(std::vector<char>& out, const void* data, size_t size) {
-  const char* bytes = static_cast<const char*>(data);
-  out.insert(out.end(), bytes, bytes + size);
+void put(std::string& out, const void* data, size_t size) {
+  out.append(static_cast<const char*>(data), size);
 }
-void put_u32(std::vector<char>& out, uint32_t value) {
+void put_u32(std::string& out, uint32_t value) {
   put(out, &value, sizeof(value));
 }
 
 constexpr size_t kSubCentroids = static_cast<size_t>(kKeySubDim) * kKeyCentroids;
 
 /// Everything before the centroids: it must be equal byte for byte for a file to be accepted.
-std::vector<char> header_of(KeyCodeKind kind, const std::vector<KvLayerShape>& layers,
-                            std::string_view fingerprint) {
-  std::vector<char> out;
+std::string header_of(KeyCodeKind kind, const std::vector<KvLayerShape>& layers,
+                      std::string_view fingerprint) {
+  std::string out;
   put(out, kMagic, sizeof(kMagic));
   put_u32(out, kVersion);
   put_u32(out, static_cast<uint32_t>(kind));
@@ -60,7 +58,7 @@ std::vector<char> header_of(KeyCodeKind kind, const std::vector<KvLayerShape>& l
   return out;
 }
 
-Status write_all(int fd, const std::vector<char>& bytes, const std::filesystem::path& path) {
+Status write_all(int fd, const std::string& bytes, const std::filesystem::path& path) {
   for (size_t done = 0; done < bytes.size();) {
     const ssize_t n = ::write(fd, bytes.data() + done, bytes.size() - done);
     if (n < 0 && errno == EINTR) continue;
@@ -100,7 +98,7 @@ Result<std::filesystem::path> default_codebook_path(std::string_view fingerprint
 
 Status save_codebooks(const std::filesystem::path& path, const KeyCodebooks& books,
                       std::string_view fingerprint) {
-  std::vector<char> bytes = header_of(books.kind(), books.layers(), fingerprint);
+  std::string bytes = header_of(books.kind(), books.layers(), fingerprint);
   for (size_t l = 0; l < books.layers().size(); ++l) {
     for (int h = 0; h < books.layers()[l].num_kv_heads; ++h) {
       const std::span<const float> head = books.head(static_cast<int>(l), h);
@@ -139,7 +137,7 @@ Result<KeyCodebooks> load_codebooks(const std::filesystem::path& path, KeyCodeKi
     return make_error(ErrorCode::kNotFound,
                       "key codebooks " + path.string() + ": " + failed.message());
   }
-  const std::vector<char> header = header_of(kind, layers, fingerprint);
+  const std::string header = header_of(kind, layers, fingerprint);
   IKV_ASSIGN_OR_RETURN(KeyCodebooks books, KeyCodebooks::create(kind, layers));
   size_t expected = header.size() + sizeof(XXH64_hash_t);
   for (const KvLayerShape& layer : layers) {

@@ -117,6 +117,8 @@ class KvPool {
   /// Gives back idle blocks, least recently used first, until at least `num_bytes` of charge are
   /// returned or none is left; returns the bytes. For other owners of the same ledger.
   size_t reclaim(size_t num_bytes);
+  /// The same by number: gives back at most `num_blocks` idle blocks and returns how many.
+  size_t reclaim_blocks(size_t num_blocks);
 
   /// Marks the sealed blocks of the first `num_tokens` so that they are reclaimed last once idle.
   /// Pins count; each needs its unpin(). The pin outlives the sequence and any reclaim.

@@ -254,6 +254,13 @@ size_t KvPool::reclaim(size_t num_bytes) {
   return bytes;
 }
 
+size_t KvPool::reclaim_blocks(size_t num_blocks) {
+  size_t done = 0;
+  while (done < num_blocks && reclaim_one()) ++done;
+  publish_stats();
+  return done;
+}
+
 void KvPool::publish_stats() {
   KvPoolStats& s = counters_;
   s.num_blocks = table_.num_blocks();
