@@ -37,6 +37,8 @@ impl Escaped {
         while self.spaces.get(self.passed).is_some_and(|space| space + 2 < offset) {
             self.passed += 1;
         }
+        // Inside a replaced space: already its one byte's end.
+        let offset = self.spaces.get(self.passed).map_or(offset, |space| offset.min(space + 1));
         offset.saturating_sub(self.prefix_bytes + 2 * self.passed)
     }
 }

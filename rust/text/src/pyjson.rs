@@ -129,7 +129,7 @@ impl Writer {
     fn line(&self, depth: usize, out: &mut String) {
         if let Some(indent) = self.indent {
             out.push('\n');
-            out.extend(std::iter::repeat(' ').take(indent * depth));
+            out.extend(std::iter::repeat_n(' ', indent * depth));
         }
     }
 

@@ -172,7 +172,8 @@ impl Tokenizer {
     }
 
     fn encode_byte_bpe(&self, text: &str, base: usize, out: &mut Encoded) -> Result<(), String> {
-        let mut pieces = vec![0..text.len()];
+        let whole = 0..text.len();
+        let mut pieces = vec![whole];
         for pattern in &self.split {
             pieces = pattern.split(text, &pieces);
         }
@@ -206,8 +207,8 @@ impl Tokenizer {
             let end = bytes.len().min(at + announced_bytes(bytes[at]));
             if std::str::from_utf8(&bytes[at..end]).is_err() {
                 self.encode_spm_run(&bytes, begin..at, base, &mut escaped, out)?;
-                for i in at..end {
-                    if let Some(id) = self.byte_ids[bytes[i] as usize] {
+                for (i, byte) in bytes.iter().enumerate().take(end).skip(at) {
+                    if let Some(id) = self.byte_ids[*byte as usize] {
                         out.push(id, base + escaped.original(i + 1));
                     }
                 }
