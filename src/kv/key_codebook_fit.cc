@@ -4,6 +4,9 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <mutex>
+#include <string>
+#include <utility>
 
 namespace ikv {
 
@@ -164,6 +167,68 @@ std::vector<float> fit_head_codebook(KeyCodeKind kind, const float* samples, siz
     }
   }
   return out;
+}
+
+KeySampler::KeySampler(std::vector<KvLayerShape> layers, size_t max_samples, uint64_t seed)
+    : layers_(std::move(layers)), max_samples_(max_samples) {
+  for (const KvLayerShape& layer : layers_) {
+    first_head_.push_back(heads_.size());
+    for (int h = 0; h < layer.num_kv_heads; ++h) {
+      heads_.push_back({{}, 0, seed + 0x9E3779B97F4A7C15ull * (heads_.size() + 1)});
+    }
+  }
+}
+
+void KeySampler::add(int layer, int kv_head, const float* key) {
+  const auto head_dim = static_cast<size_t>(layers_[layer].head_dim);
+  Head& head = heads_[first_head_[layer] + static_cast<size_t>(kv_head)];
+  ++head.num_offered;
+  if (head.num_offered <= max_samples_) {
+    head.keys.insert(head.keys.end(), key, key + head_dim);
+    return;
+  }
+  Random random(head.random_state);
+  const uint64_t place = random.next() % head.num_offered;
+  head.random_state += 0x9E3779B97F4A7C15ull;  // one draw of the generator
+  if (place < max_samples_) std::copy_n(key, head_dim, head.keys.begin() + place * head_dim);
+}
+
+const std::vector<float>& KeySampler::samples(int layer, int kv_head) const {
+  return heads_[first_head_[layer] + static_cast<size_t>(kv_head)].keys;
+}
+
+size_t KeySampler::num_samples(int layer, int kv_head) const {
+  return samples(layer, kv_head).size() / static_cast<size_t>(layers_[layer].head_dim);
+}
+
+Result<KeyCodebooks> fit_codebooks(KeyCodeKind kind, const KeySampler& sampler, uint64_t seed,
+                                   ThreadPool& threads,
+                                   const std::function<void(size_t, size_t)>& progress) {
+  IKV_ASSIGN_OR_RETURN(KeyCodebooks books, KeyCodebooks::create(kind, sampler.layers()));
+  std::vector<std::pair<int, int>> heads;
+  for (size_t l = 0; l < sampler.layers().size(); ++l) {
+    for (int h = 0; h < sampler.layers()[l].num_kv_heads; ++h) {
+      heads.emplace_back(static_cast<int>(l), h);
+      if (sampler.num_samples(static_cast<int>(l), h) < kKeyCentroids) {
+        return invalid_argument("layer " + std::to_string(l) + ", KV head " + std::to_string(h) +
+                                ": fewer than 16 sample keys; use a longer calibration text");
+      }
+    }
+  }
+  std::mutex mutex;
+  size_t num_done = 0;
+  threads.parallel_for(heads.size(), [&](size_t i, int) {
+    const auto [layer, kv_head] = heads[i];
+    const auto head_dim = static_cast<size_t>(sampler.layers()[layer].head_dim);
+    const std::vector<float> centroids = fit_head_codebook(
+        kind, sampler.samples(layer, kv_head).data(), sampler.num_samples(layer, kv_head), head_dim,
+        static_cast<int>(head_dim), seed + i * 0xD1B54A32D192ED03ull);
+    std::lock_guard lock(mutex);
+    books.set_head(layer, kv_head, centroids);
+    ++num_done;
+    if (progress) progress(num_done, heads.size());
+  });
+  return books;
 }
 
 }  // namespace ikv

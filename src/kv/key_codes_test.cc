@@ -216,6 +216,41 @@ TEST(KeyCodebookFit, SameSeedGivesTheSameBytesAndDegenerateSamplesWork) {
             std::vector<float>(32 * 16, 0.0f));
 }
 
+TEST(KeyCodebookFit, AllHeadsTogetherEqualEachAloneForAnyNumberOfThreads) {
+  const std::vector<KvLayerShape> layers = {{2, 32}, {1, 64}};
+  KeySampler sampler(layers, 100, 3);
+  const auto narrow = random_keys(400, 32, 31), wide = random_keys(400, 64, 32);
+  for (int i = 0; i < 200; ++i) {
+    sampler.add(0, 0, narrow.data() + i * 32);
+    sampler.add(0, 1, narrow.data() + (i + 200) * 32);
+    sampler.add(1, 0, wide.data() + i * 64);
+  }
+  EXPECT_EQ(sampler.num_samples(0, 1), 100u);
+  ThreadPool one(1), two(2);
+  size_t last = 0;
+  auto a = fit_codebooks(KeyCodeKind::kProduct, sampler, 9, one);
+  auto b = fit_codebooks(KeyCodeKind::kProduct, sampler, 9, two,
+                         [&](size_t done, size_t all) { last = done * 10 + all; });
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(last, 33u);
+  for (const auto& [l, h] : {std::pair{0, 0}, {0, 1}, {1, 0}}) {
+    EXPECT_TRUE(std::ranges::equal(a->head(l, h), b->head(l, h)));
+  }
+  EXPECT_FALSE(fit_codebooks(KeyCodeKind::kSign, KeySampler(layers, 9, 1), 9, one).ok());
+}
+
+TEST(KeySampler, KeepsLateAndEarlyKeysAlike) {
+  KeySampler sampler({{1, 32}}, 200, 5);
+  std::vector<float> key(32);
+  for (int i = 0; i < 4000; ++i) {
+    key[0] = static_cast<float>(i);
+    sampler.add(0, 0, key.data());
+  }
+  int late = 0;
+  for (size_t i = 0; i < 200; ++i) late += sampler.samples(0, 0)[i * 32] >= 2000.0f ? 1 : 0;
+  EXPECT_NEAR(late, 100, 35);  // five standard deviations
+}
+
 class CodebookFileTest : public ::testing::Test {
  protected:
   void SetUp() override {
