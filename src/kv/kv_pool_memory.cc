@@ -239,7 +239,7 @@ Status KvPool::set_cap(size_t cap_bytes) {
   }
   while (ledger_->used_bytes() > cap_bytes && make_room()) {
   }
-  const Status status = ledger_->set_cap(cap_bytes);
+  Status status = ledger_->set_cap(cap_bytes);
   publish_stats();
   return status;
 }
