@@ -1,4 +1,4 @@
-/* C interface of the Rust crate ikv-text: tokenizers and chat templates.
+/* C interface of the Rust crate ikv-text: tokenizers, chat templates and grammars.
  *
  * Rules for every function: no panic and no exception crosses this border; a failure returns a
  * status other than IKV_TEXT_OK and a message in `error`, which the caller frees with
@@ -113,6 +113,34 @@ void ikv_template_free(IkvTemplate* chat_template);
  * and the bytes they make are bounded, so that a hostile template ends with an error. */
 int32_t ikv_template_render(const IkvTemplate* chat_template, IkvSlice context_json, IkvText* out,
                             IkvText* error);
+
+/* ---- grammar ---- */
+
+typedef struct IkvGrammarVocabulary IkvGrammarVocabulary;
+typedef struct IkvGrammar IkvGrammar;
+
+/* Grammar kinds. */
+enum { IKV_GRAMMAR_JSON_SCHEMA = 0, IKV_GRAMMAR_REGEX = 1, IKV_GRAMMAR_LARK = 2 };
+
+/* Prepares a vocabulary: bytes and control flag of each token, and the tokens that end a reply (at
+ * least one). About 50 ms for 49k tokens. Must outlive its grammars. */
+int32_t ikv_grammar_vocabulary_new(const IkvSlice* tokens, const uint8_t* control, size_t num_tokens,
+                                   const int32_t* ends, size_t num_ends, IkvGrammarVocabulary** out,
+                                   IkvText* error);
+void ikv_grammar_vocabulary_free(IkvGrammarVocabulary* vocabulary);
+
+/* A grammar at its start. A handle is used by one thread at a time. */
+int32_t ikv_grammar_new(const IkvGrammarVocabulary* vocabulary, int32_t kind, IkvSlice source,
+                        IkvGrammar** out, IkvText* error);
+int32_t ikv_grammar_copy(const IkvGrammar* grammar, IkvGrammar** out, IkvText* error);
+void ikv_grammar_free(IkvGrammar* grammar);
+
+/* Which tokens may come next: a bit each, lowest bit of word 0 is token 0. */
+int32_t ikv_grammar_mask(IkvGrammar* grammar, uint32_t* words, size_t num_words, IkvText* error);
+/* Takes the next token; one that the mask forbids is refused and leaves the handle unusable. */
+int32_t ikv_grammar_accept(IkvGrammar* grammar, int32_t token, IkvText* error);
+/* Whether the reply may end here: 0 or 1. */
+int32_t ikv_grammar_may_end(IkvGrammar* grammar, int32_t* out, IkvText* error);
 
 #ifdef __cplusplus
 }

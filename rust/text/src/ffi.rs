@@ -22,17 +22,17 @@ pub struct IkvSlice {
 impl IkvSlice {
     /// # Safety
     /// `data` must be readable for `len` bytes while the result is used.
-    unsafe fn bytes<'a>(self) -> &'a [u8] {
+    pub unsafe fn bytes<'a>(self) -> &'a [u8] {
         array(self.data, self.len)
     }
 
-    unsafe fn text<'a>(self, what: &str) -> Result<&'a str, String> {
+    pub unsafe fn text<'a>(self, what: &str) -> Result<&'a str, String> {
         std::str::from_utf8(self.bytes()).map_err(|e| format!("{what} is not valid UTF-8: {e}"))
     }
 }
 
 /// A C array that may be null when empty.
-unsafe fn array<'a, T>(data: *const T, len: usize) -> &'a [T] {
+pub unsafe fn array<'a, T>(data: *const T, len: usize) -> &'a [T] {
     if data.is_null() || len == 0 {
         &[]
     } else {
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ikv_text_free(text: IkvText) {
 }
 
 /// Runs `body`; on failure stores the message in `error` (when not null) and returns the status.
-unsafe fn guard(error: *mut IkvText, body: impl FnOnce() -> Result<(), (i32, String)>) -> i32 {
+pub unsafe fn guard(error: *mut IkvText, body: impl FnOnce() -> Result<(), (i32, String)>) -> i32 {
     let (status, message) = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return OK,
         Ok(Err(failure)) => failure,
@@ -81,7 +81,7 @@ unsafe fn guard(error: *mut IkvText, body: impl FnOnce() -> Result<(), (i32, Str
     status
 }
 
-fn invalid(message: String) -> (i32, String) {
+pub fn invalid(message: String) -> (i32, String) {
     (INVALID, message)
 }
 
