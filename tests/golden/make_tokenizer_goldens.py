@@ -111,7 +111,8 @@ def llama_ids(binary, gguf_path, text: bytes, parse_special: bool):
     with tempfile.NamedTemporaryFile() as file:
         file.write(text)
         file.flush()
-        command = [binary, "-m", str(gguf_path), "-f", file.name, "--ids", "--no-bos", "--log-disable"]
+        command = [binary, "-m", str(gguf_path), "-f", file.name, "--ids", "--no-bos", "--no-escape",
+               "--log-disable"]
         if not parse_special:
             command.append("--no-parse-special")
         result = subprocess.run(command, capture_output=True, check=True)
