@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "bench_roofline.h"
+
 namespace ikv {
 namespace {
 
@@ -42,6 +44,31 @@ TEST(BenchReport, TableHasOneRowPerResult) {
       table.find("| pp512@0        |             200.0 |     100.0 |     300.0 |        50 % |"),
       std::string::npos)
       << table;
+}
+
+TEST(BenchRoofline, DecodeIsBandwidthOverBytesRead) {
+  ModelCosts costs;
+  costs.weight_bytes = 100e6;
+  costs.kv_bytes_per_token = 20e3;
+  const MachineSpeed speed = {30e9, 1e12};
+  EXPECT_DOUBLE_EQ(roofline_tokens_per_second({false, 0, 0}, costs, speed), 300);
+  // 64 tokens from 4,968 on: 5,000 cached tokens on average, as many bytes as the weights.
+  EXPECT_DOUBLE_EQ(roofline_tokens_per_second({false, 64, 4968}, costs, speed), 150);
+}
+
+TEST(BenchRoofline, PrefillIsPeakOverOperations) {
+  ModelCosts costs;
+  costs.layer_products = 100e6;
+  const MachineSpeed speed = {30e9, 1e12};
+  EXPECT_DOUBLE_EQ(roofline_tokens_per_second({true, 512, 0}, costs, speed), 5000);
+  costs.attention_products = 1000;
+  const double deep = roofline_tokens_per_second({true, 512, 7168}, costs, speed);
+  EXPECT_NEAR(deep, 1e12 / (2 * (100e6 + 1000 * (7168 + 256.5))), 1e-6);
+}
+
+TEST(BenchRoofline, UnknownSpeedGivesNoRoofline) {
+  EXPECT_EQ(roofline_tokens_per_second({true, 512, 0}, {1, 1, 1, 1, 1}, {}), 0);
+  EXPECT_EQ(roofline_tokens_per_second({false, 64, 0}, {}, {1, 1}), 0);
 }
 
 }  // namespace

@@ -2,15 +2,14 @@
 
 #include <unistd.h>
 
-#include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "cli_error.h"
 #include "engine_options.h"
+#include "file_io.h"
 #include "flag_checks.h"
 #include "intentkv/engine.h"
 #include "result_json.h"
@@ -29,27 +28,9 @@ struct GenerateOptions {
   bool verbose = false;
 };
 
-Result<std::string> read_stream(FILE* file, const std::string& name) {
-  std::string text;
-  char buffer[65536];
-  size_t size = 0;
-  while ((size = std::fread(buffer, 1, sizeof buffer, file)) > 0) text.append(buffer, size);
-  if (std::ferror(file) != 0) {
-    return make_error(ErrorCode::kIo, "cannot read " + name + ": " + std::strerror(errno));
-  }
-  return text;
-}
-
 Result<std::string> read_prompt(const GenerateOptions& options) {
   if (options.has_prompt) return options.prompt;
-  if (options.prompt_file.empty()) return read_stream(stdin, "the prompt from standard input");
-  std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(options.prompt_file.c_str(), "rb"),
-                                             &std::fclose);
-  if (!file) {
-    return make_error(ErrorCode::kIo,
-                      "cannot open '" + options.prompt_file + "': " + std::strerror(errno));
-  }
-  return read_stream(file.get(), "'" + options.prompt_file + "'");
+  return options.prompt_file.empty() ? read_standard_input() : read_file(options.prompt_file);
 }
 
 Result<std::shared_ptr<Generation>> start(Engine& engine, const GenerateOptions& options,

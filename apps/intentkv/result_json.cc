@@ -1,11 +1,9 @@
 #include "result_json.h"
 
-#include <cerrno>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <utility>
+
+#include "file_io.h"
 
 namespace ikv {
 namespace {
@@ -149,13 +147,10 @@ Json message_to_json(const Message& message) {
 }
 
 Result<Conversation> load_conversation(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-  if (!in.is_open() || in.bad()) {
-    return make_error(ErrorCode::kIo, "cannot read '" + path + "': " + std::strerror(errno));
-  }
+  Result<std::string> text = read_file(path);
+  if (!text.ok()) return text.error();
   try {
-    Result<Conversation> conversation = parse_conversation(Json::parse(text));
+    Result<Conversation> conversation = parse_conversation(Json::parse(*text));
     if (!conversation.ok()) {
       return make_error(conversation.error().code, path + ": " + conversation.error().message);
     }
@@ -173,13 +168,7 @@ Status save_conversation(const std::string& path, const Conversation& conversati
   if (!conversation.tools_json.empty()) {
     json["tools"] = Json::parse(conversation.tools_json, nullptr, /*allow_exceptions=*/false);
   }
-  std::ofstream out(path, std::ios::binary | std::ios::trunc);
-  out << json.dump(2, ' ', false, Json::error_handler_t::replace) << '\n';
-  out.close();
-  if (!out) {
-    return make_error(ErrorCode::kIo, "cannot write '" + path + "': " + std::strerror(errno));
-  }
-  return {};
+  return write_file(path, json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
 }
 
 }  // namespace ikv

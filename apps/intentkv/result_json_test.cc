@@ -95,11 +95,10 @@ TEST(ResultJson, BrokenTokenBytesAreGivenAsNumbers) {
   token.chosen = {5, "\xE2", -0.5f};
   token.alternatives = {{5, "\xE2", -0.5f}, {6, "b", -1.0f}};
   result.tokens.push_back(token);
-  result.usage = {.prompt_tokens = 10,
-                  .evaluated_tokens = 10,
-                  .completion_tokens = 3,
-                  .prefill_us = 1000000,
-                  .decode_us = 500000};
+  result.usage.evaluated_tokens = 10;
+  result.usage.completion_tokens = 3;
+  result.usage.prefill_us = 1000000;
+  result.usage.decode_us = 500000;
   const nlohmann::ordered_json json = generation_to_json(result);
   EXPECT_EQ(json["tokens"], nlohmann::ordered_json::parse("[5]"));
   EXPECT_EQ(json["logprobs"][0]["bytes"], nlohmann::ordered_json::parse("[226]"));
