@@ -1,4 +1,5 @@
 // Finding out what a template can do, by rendering small conversations.
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -9,6 +10,7 @@ namespace {
 
 constexpr std::string_view kToolName = "ikv_probe_tool";
 constexpr std::string_view kCallName = "ikv_probe_call";
+constexpr std::string_view kResult = "ikv_probe_result";
 constexpr std::string_view kCallId = "call00000";  // Mistral's templates demand nine characters
 
 size_t role_index(Role role) {
@@ -24,6 +26,12 @@ Message message(Role role, std::string content) {
 
 bool contains(std::string_view text, std::string_view part) {
   return text.find(part) != std::string_view::npos;
+}
+
+size_t count(std::string_view text, std::string_view part) {
+  size_t n = 0;
+  for (size_t at = text.find(part); at != std::string_view::npos; at = text.find(part, at + 1)) ++n;
+  return n;
 }
 
 class Probe {
@@ -62,7 +70,7 @@ class Probe {
     Message call;
     call.role = Role::kAssistant;
     call.tool_calls = {{std::string(kCallId), std::string(kCallName), R"({"ikv_argument": "x"})"}};
-    Message result = message(Role::kTool, "ikv_probe_result");
+    Message result = message(Role::kTool, std::string(kResult));
     result.tool_call_id = kCallId;
     return {message(Role::kUser, "ikv_probe_user"), call, result};
   }
@@ -79,21 +87,29 @@ class Probe {
     return tools;
   }
 
+  /// The tool conversation with the call's content null or empty; nothing if the template does not
+  /// show all of it.
+  std::optional<std::string> tool_text(bool null_content) {
+    traits_.null_content = null_content;
+    const auto out = render(tool_conversation(), probe_tools(), true);
+    if (!out.ok()) return std::nullopt;
+    for (std::string_view part :
+         {kToolName, kCallName, std::string_view("ikv_argument"), kResult}) {
+      if (!contains(out->text, part)) return std::nullopt;
+    }
+    return out->text;
+  }
+
   bool tools_work() {
     traits_.has_tools = true;
-    for (bool null_content : {true, false}) {
-      traits_.null_content = null_content;
-      const auto out = render(tool_conversation(), probe_tools(), true);
-      if (!out.ok() || contains(out->text, "None")) continue;
-      if (contains(out->text, kToolName) && contains(out->text, kCallName) &&
-          contains(out->text, "ikv_argument") && contains(out->text, "ikv_probe_result")) {
-        traits_.hermes_calls = contains(out->text, "<tool_call>") &&
-                               contains(out->text, "{\"name\": \"ikv_probe_call\"");
-        return true;
-      }
-    }
-    traits_.hermes_calls = true;
-    return false;
+    const std::optional<std::string> empty = tool_text(false);
+    const std::optional<std::string> null = tool_text(true);
+    // Templates that do not expect null write Python's "None" in its place.
+    traits_.null_content = null && !(empty && count(*null, "None") > count(*empty, "None"));
+    const std::optional<std::string>& text = traits_.null_content ? null : empty;
+    traits_.hermes_calls = !text || (contains(*text, "<tool_call>") &&
+                                     contains(*text, "{\"name\": \"ikv_probe_call\""));
+    return text.has_value();
   }
 
   std::string& header(Role role) { return traits_.header[role_index(role)]; }

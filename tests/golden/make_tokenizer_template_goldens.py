@@ -1,14 +1,17 @@
 """Makes tokenizer_templates.json: what Python's Jinja2, set up as the transformers library does, renders
 for templates in the manner of well-known models.
 
-    python make_tokenizer_template_goldens.py
+    python make_tokenizer_template_goldens.py --model smollm2.gguf
 
-The templates are written for this test; they use the constructs that real ones use.
+The templates are written for this test; they use the constructs that real ones use. Of the model's own
+template only the results are kept ("model_cases"). Needs: jinja2, gguf.
 """
 
+import argparse
 import json
 import pathlib
 
+import gguf
 import jinja2
 import jinja2.ext
 from jinja2.sandbox import ImmutableSandboxedEnvironment
@@ -270,31 +273,43 @@ def environment():
     return env
 
 
+def render_cases(env, template_name, source, all_tools):
+    template = env.from_string(source)
+    for conversation_name, messages in CONVERSATIONS.items():
+        for add_generation_prompt in (True, False):
+            for tools in all_tools:
+                context = {
+                    "messages": messages,
+                    "tools": tools,
+                    "documents": None,
+                    "add_generation_prompt": add_generation_prompt,
+                    "bos_token": "<|begin|>",
+                    "eos_token": "<|end|>",
+                    "enable_thinking": False,
+                }
+                case = {"template": template_name, "conversation": conversation_name,
+                        "tools": tools is not None, "add_generation_prompt": add_generation_prompt}
+                try:
+                    case["text"] = template.render(**context)
+                except jinja2.exceptions.TemplateError as error:
+                    case["raised"] = str(error)
+                yield case
+
+
+def model_template(path):
+    field = gguf.GGUFReader(path).fields["tokenizer.chat_template"]
+    return bytes(field.parts[field.data[0]]).decode()
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", required=True)
+    args = parser.parse_args()
     env = environment()
-    cases = []
-    for template_name, source in TEMPLATES.items():
-        template = env.from_string(source)
-        for conversation_name, messages in CONVERSATIONS.items():
-            for add_generation_prompt in (True, False):
-                for tools in (None, TOOLS):
-                    context = {
-                        "messages": messages,
-                        "tools": tools,
-                        "documents": None,
-                        "add_generation_prompt": add_generation_prompt,
-                        "bos_token": "<|begin|>",
-                        "eos_token": "<|end|>",
-                        "enable_thinking": False,
-                    }
-                    case = {"template": template_name, "conversation": conversation_name,
-                            "tools": tools is not None, "add_generation_prompt": add_generation_prompt}
-                    try:
-                        case["text"] = template.render(**context)
-                    except jinja2.exceptions.TemplateError as error:
-                        case["raised"] = str(error)
-                    cases.append(case)
-    out = {"templates": TEMPLATES, "tools": TOOLS, "conversations": CONVERSATIONS, "cases": cases}
+    cases = [case for name, source in TEMPLATES.items() for case in render_cases(env, name, source, (None, TOOLS))]
+    model_cases = list(render_cases(env, "smollm2", model_template(args.model), (None,)))
+    out = {"templates": TEMPLATES, "tools": TOOLS, "conversations": CONVERSATIONS, "cases": cases,
+           "model_cases": model_cases}
     path = HERE / "tokenizer_templates.json"
     path.write_text(json.dumps(out, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     print(path.name, path.stat().st_size, "bytes,", len(cases), "cases")
