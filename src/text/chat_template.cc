@@ -8,7 +8,6 @@ namespace ikv {
 namespace {
 
 constexpr size_t kCachedPrompts = 8;
-constexpr size_t kMaxTemplateBytes = size_t{1} << 20;
 
 constexpr std::string_view kChatMl =
     "{% for message in messages %}"
@@ -62,9 +61,6 @@ Result<std::unique_ptr<ChatTemplate>> ChatTemplate::create(
       }
     }
     source = std::string(kChatMl);
-  }
-  if (source->size() > kMaxTemplateBytes) {
-    return invalid_file("the chat template is larger than 1 MiB");
   }
   IKV_ASSIGN_OR_RETURN(TemplateProgram program, TemplateProgram::compile(*source));
   std::unique_ptr<ChatTemplate> out(new ChatTemplate(std::move(program), std::move(tokenizer)));

@@ -105,7 +105,7 @@ int32_t ikv_tokenizer_mark_control(const IkvTokenizer* tokenizer, IkvSlice text,
 
 typedef struct IkvTemplate IkvTemplate;
 
-/* Compiles a Jinja template. */
+/* Compiles a Jinja template of at most 128 KiB. */
 int32_t ikv_template_new(IkvSlice source, IkvTemplate** out, IkvText* error);
 void ikv_template_free(IkvTemplate* chat_template);
 

@@ -11,8 +11,20 @@ use minijinja::{AutoEscape, Environment, Error, ErrorKind, UndefinedBehavior};
 
 use crate::{pyjson, pymethods};
 
-/// Instructions plus one per 64 bytes made: thousands of messages need well under a million.
-const FUEL: u64 = 50_000_000;
+/// A rendering may execute this many instructions (and make 64 bytes for each), plus more for each
+/// message and byte of the conversation: several times what real templates use.
+const BASE_FUEL: u64 = 300_000;
+const FUEL_PER_MESSAGE: u64 = 3_000;
+const BYTES_PER_FUEL: u64 = 8;
+
+/// minijinja compiles and prints by recursion. A chain of operators is as deep as it is long, and a
+/// value as deep as there were instructions to nest it, so both run on a stack of their own that is
+/// large enough for the deepest that the limits allow; untouched, it costs only address space.
+const MAX_SOURCE_BYTES: usize = 128 << 10;
+const COMPILE_STACK_BYTES: usize = 256 << 20;
+const RENDER_STACK_BYTES_PER_FUEL: u64 = 400;
+const MAX_RENDER_STACK_BYTES: u64 = 1 << 30;
+
 /// Prefix that tells our raise_exception's errors from minijinja's own.
 const RAISED: &str = "\u{1}raised\u{1}";
 const NAME: &str = "chat_template";
@@ -29,6 +41,16 @@ pub struct ChatTemplate {
 
 impl ChatTemplate {
     pub fn new(source: &str) -> Result<ChatTemplate, String> {
+        if source.len() > MAX_SOURCE_BYTES {
+            return Err(format!(
+                "it has {} bytes; at most {MAX_SOURCE_BYTES} are accepted",
+                source.len()
+            ));
+        }
+        stacker::grow(COMPILE_STACK_BYTES, || ChatTemplate::compile(source))
+    }
+
+    fn compile(source: &str) -> Result<ChatTemplate, String> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder()
             .trim_blocks(true)
@@ -38,7 +60,6 @@ impl ChatTemplate {
         environment.set_syntax(syntax);
         environment.set_undefined_behavior(UndefinedBehavior::Lenient);
         environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
         environment.set_debug(false);
         environment.set_unknown_method_callback(pymethods::unknown_method);
         environment.add_filter("tojson", pyjson::tojson);
@@ -54,8 +75,17 @@ impl ChatTemplate {
     pub fn render(&self, context_json: &str) -> Result<String, RenderError> {
         let context: serde_json::Value = serde_json::from_str(context_json)
             .map_err(|e| RenderError::Failed(format!("template context: {e}")))?;
-        let template = self.environment.get_template(NAME).map_err(failure)?;
-        template.render(Value::from(Serde(context))).map_err(failure)
+        let num_messages = context["messages"].as_array().map_or(0, Vec::len) as u64;
+        let fuel = BASE_FUEL
+            + FUEL_PER_MESSAGE * num_messages
+            + context_json.len() as u64 / BYTES_PER_FUEL;
+        let mut environment = self.environment.clone();
+        environment.set_fuel(Some(fuel));
+        let stack_bytes = (fuel * RENDER_STACK_BYTES_PER_FUEL).min(MAX_RENDER_STACK_BYTES);
+        stacker::grow(stack_bytes as usize, || {
+            let template = environment.get_template(NAME).map_err(failure)?;
+            template.render(Value::from(Serde(context))).map_err(failure)
+        })
     }
 }
 
@@ -170,6 +200,24 @@ mod tests {
         assert!(
             render("{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "{}").starts_with("failed")
         );
+    }
+
+    #[test]
+    fn deep_templates_and_values_do_not_exhaust_the_stack() {
+        for (prefix, link, suffix) in
+            [("1", "+1", ""), ("", "-", "1"), ("", "not ", "1"), ("a", ".b", ""), ("''", "|e", "")]
+        {
+            let room = super::MAX_SOURCE_BYTES - 16;
+            let source = format!("{{{{ {prefix}{}{suffix} }}}}", link.repeat(room / link.len()));
+            let _ = ChatTemplate::new(&source).map(|t| t.render("{}").is_ok());
+        }
+        let nested = format!("{}ns.x{}", "[".repeat(60), "]".repeat(60));
+        let source = format!(
+            "{{% set ns = namespace(x=[]) %}}{{% for i in range(1000) %}}{{% set ns.x = {nested} %}}\
+             {{% endfor %}}{{{{ ns.x }}}}"
+        );
+        assert!(render(&source, "{}").starts_with("[[["));
+        assert!(ChatTemplate::new(&"x".repeat(super::MAX_SOURCE_BYTES + 1)).is_err());
     }
 
     #[test]
