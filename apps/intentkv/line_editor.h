@@ -1,7 +1,7 @@
 // Reads a person's lines: with editing and history on a terminal (libedit), plainly from a pipe.
 #pragma once
 
-#include <optional>
+#include <memory>
 #include <string>
 
 namespace ikv {
@@ -13,7 +13,7 @@ enum class LineEnd {
   kEndOfInput,   ///< Ctrl-D, or the pipe's end
 };
 
-/// One per process, since libedit keeps global state. Not thread-safe.
+/// Not thread-safe. While a terminal's line is read, SIGINT is handled here.
 class LineEditor {
  public:
   /// `history_path`: read now and written at the end; empty: no history is kept. A history that
@@ -25,17 +25,16 @@ class LineEditor {
 
   /// Whether a person sits at a terminal on both ends.
   static bool on_terminal();
-  bool interactive() const { return interactive_; }
+  bool interactive() const { return terminal_ != nullptr; }
 
   /// The next line, without its end, into `line`. A backslash before the end joins the next line.
   LineEnd read(const std::string& prompt, std::string& line);
 
  private:
   LineEnd read_one(const std::string& prompt, std::string& line);
-  LineEnd read_edited(const std::string& prompt, std::string& line);
-  static LineEnd read_plain(std::string& line);
 
-  bool interactive_ = false;
+  struct Terminal;
+  std::unique_ptr<Terminal> terminal_;
   std::string history_path_;
 };
 

@@ -44,6 +44,10 @@ class Terminal:
         before, _, self.seen = self.seen.partition(words)
         return before
 
+    def wait_for_prompt(self):
+        self.wait_for("> ")
+        time.sleep(0.3)  # the prompt appears a moment before the terminal reads key by key
+
     def exit_code(self, seconds=30):
         end = time.monotonic() + seconds
         while time.monotonic() < end:
@@ -147,17 +151,19 @@ class WithModel(program.Case):
     def test_terminal_ctrl_c_stops_the_reply_and_not_the_program(self):
         with tempfile.TemporaryDirectory() as home:
             chat = Terminal("chat", "-m", MODEL, *GREEDY, "--ignore-eos", home=home)
-            chat.wait_for("> ")
+            chat.wait_for_prompt()
             chat.send("Tell me a very long story.\n")
             chat.wait_for("\n")
             time.sleep(1.0)
             chat.send("\x03")
             chat.wait_for("[stopped]")
-            chat.wait_for("> ")
+            chat.wait_for_prompt()
             chat.send("\x03")  # at the prompt: a hint, not the end
             chat.wait_for("/quit leaves")
+            chat.wait_for_prompt()
             chat.send("/stats\n")
             chat.wait_for("messages 2, replies 1")
+            chat.wait_for_prompt()
             chat.send("/quit\n")
             self.assertEqual(chat.exit_code(), 0)
             history = pathlib.Path(home) / ".local/state/intentkv/chat_history"
@@ -166,11 +172,13 @@ class WithModel(program.Case):
     def test_terminal_edits_lines_and_recalls_history(self):
         with tempfile.TemporaryDirectory() as home:
             chat = Terminal("chat", "-m", MODEL, *GREEDY, home=home)
-            chat.wait_for("> ")
+            chat.wait_for_prompt()
             chat.send("/sttats\x1b[D\x1b[D\x1b[D\x1b[D\x7f\n")  # four left, delete a 't'
             chat.wait_for("messages 0, replies 0")
+            chat.wait_for_prompt()
             chat.send("\x1b[A\n")  # up: the same command again
             chat.wait_for("messages 0, replies 0")
+            chat.wait_for_prompt()
             chat.send("\x04")
             self.assertEqual(chat.exit_code(), 0)
 
