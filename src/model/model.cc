@@ -1,0 +1,42 @@
+#include "model/model.h"
+
+#include <cmath>
+
+#include "model/architecture.h"
+#include "model/load_weights.h"
+#include "model/weights.h"
+
+namespace ikv {
+
+Model::Model(DecoderSpec spec, std::unique_ptr<DecoderWeights> weights)
+    : spec_(std::move(spec)), weights_(std::move(weights)) {}
+
+Model::~Model() = default;
+
+Result<std::unique_ptr<Model>> Model::load(const GgufFile& file, const ModelOptions& options,
+                                           ThreadPool& threads) {
+  IKV_ASSIGN_OR_RETURN(DecoderSpec spec, describe_decoder(file));
+  if (const auto name = file.string("general.name"); name.ok()) spec.config.name = name.value();
+  IKV_ASSIGN_OR_RETURN(auto weights, load_weights(file, options, threads, spec));
+  return std::unique_ptr<Model>(new Model(std::move(spec), std::move(weights)));
+}
+
+uint64_t Model::weight_bytes() const {
+  return weights_->size_bytes();
+}
+
+void Model::normalise(const float* x, const std::vector<float>& weight, size_t num_rows, float* out,
+                      Workspace& workspace) const {
+  const size_t width = weight.size();
+  const double epsilon = static_cast<double>(spec_.config.norm_epsilon);
+  workspace.threads().parallel_for(num_rows, [&](size_t row, int) {
+    const float* in = x + row * width;
+    double squares = 0.0;
+    for (size_t i = 0; i < width; ++i) squares += static_cast<double>(in[i]) * in[i];
+    const float scale =
+        static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(width) + epsilon));
+    for (size_t i = 0; i < width; ++i) out[row * width + i] = in[i] * scale * weight[i];
+  });
+}
+
+}  // namespace ikv
