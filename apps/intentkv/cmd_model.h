@@ -1,0 +1,11 @@
+// `intentkv model`: fetches models and lists those that can be fetched.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace ikv {
+
+/// Adds the sub-command. Its run sets `exit_code` (see cli_error.h) after one line on stderr.
+void add_model_command(CLI::App& app, int& exit_code);
+
+}  // namespace ikv
