@@ -1,0 +1,11 @@
+// `intentkv inspect`: what a model file holds.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace ikv {
+
+/// Adds the sub-command. Its run sets `exit_code` (see cli_error.h) after one line on stderr.
+void add_inspect_command(CLI::App& app, int& exit_code);
+
+}  // namespace ikv
