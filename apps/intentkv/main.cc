@@ -6,12 +6,14 @@
 #include <string>
 
 #include "cli_error.h"
-#include "cmd_bench.h"
-#include "cmd_chat.h"
 #include "cmd_eval_logits.h"
-#include "cmd_generate.h"
 #include "cmd_inspect.h"
 #include "cmd_model.h"
+#ifdef IKV_WITH_ENGINE
+#include "cmd_bench.h"
+#include "cmd_chat.h"
+#include "cmd_generate.h"
+#endif
 
 namespace ikv {
 namespace {
@@ -22,6 +24,14 @@ std::string help_hint(const CLI::App& app) {
     return "`" + app.get_name() + " " + command->get_name() + " --help` lists what it takes";
   }
   return "`" + app.get_name() + " --help` lists the commands";
+}
+
+// CLI11 tells only that a sub-command is missing; a mistyped one is what the person has to see.
+std::string describe(const CLI::ParseError& error, const CLI::App& app, int argc, char** argv) {
+  if (argc > 1 && argv[1][0] != '-' && app.get_subcommands().empty()) {
+    return "unknown command '" + std::string(argv[1]) + "'";
+  }
+  return error.what();
 }
 
 int run(int argc, char** argv) {
@@ -36,18 +46,20 @@ int run(int argc, char** argv) {
       "  echo 'Once upon a time' | intentkv generate -m model.gguf -n 40\n"
       "Exit codes: 0 success, 1 the work failed, 2 the command line is wrong.");
   int exit_code = kExitOk;
+#ifdef IKV_WITH_ENGINE
   add_chat_command(app, exit_code);
   add_generate_command(app, exit_code);
+  add_bench_command(app, exit_code);
+#endif
   add_model_command(app, exit_code);
   add_inspect_command(app, exit_code);
-  add_bench_command(app, exit_code);
   add_eval_logits_command(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& help_or_version) {
     return app.exit(help_or_version);
   } catch (const CLI::ParseError& error) {
-    return report_usage_error(std::string(error.what()) + "; " + help_hint(app));
+    return report_usage_error(describe(error, app, argc, argv) + "; " + help_hint(app));
   }
   return exit_code;
 }

@@ -26,7 +26,7 @@ class Usage(program.Case):
 
     def test_missing_and_unknown_commands(self):
         self.refused(2, "intentkv --help")
-        self.refused(2, "", "frobnicate")
+        self.refused(2, "unknown command 'frobnicate'", "frobnicate")
         self.refused(2, "--frobnicate", "generate", "-m", "x.gguf", "--frobnicate")
         self.refused(2, "--model", "generate", "-p", "x")
 
