@@ -17,6 +17,7 @@ import sys
 import time
 
 TOOL = "clang-tidy-16"
+MAX_SECONDS = 240  # for one file; a check on data flow once took over nine minutes
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FOLDERS = ("src", "apps", "include")
 
@@ -56,8 +57,11 @@ def fingerprint(path: pathlib.Path, headers: list[pathlib.Path] | None) -> str |
 
 
 def tidy(build: pathlib.Path, path: pathlib.Path) -> tuple[pathlib.Path, bool, str]:
-    run = subprocess.run([TOOL, "-p", str(build), "--quiet", str(path)], capture_output=True,
-                         text=True, check=False)
+    try:
+        run = subprocess.run([TOOL, "-p", str(build), "--quiet", str(path)], capture_output=True,
+                             text=True, check=False, timeout=MAX_SECONDS)
+    except subprocess.TimeoutExpired:
+        return path, False, f"{path}: {TOOL} took over {MAX_SECONDS} s; a check that explodes?"
     noise = re.compile(r"^\d+ warnings? (generated|treated as error)", re.M)
     text = "\n".join(line for line in run.stdout.splitlines() if not noise.match(line))
     if run.returncode and not text:

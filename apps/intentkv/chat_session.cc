@@ -121,7 +121,8 @@ Result<std::string> ChatSession::set_system(const std::string& text) {
   Message system;
   system.role = Role::kSystem;
   system.content = text;
-  messages.assign(1, std::move(system));
+  messages.clear();
+  messages.push_back(std::move(system));
   return std::string("system prompt set; the conversation starts anew");
 }
 

@@ -89,6 +89,7 @@ Status copy_member(zip_file_t* member, const CatalogModel& model, FILE* out,
 // Runs a program with our terminal; its exit code, or -1 when it cannot be started.
 int run_program(const std::vector<std::string>& arguments, bool quiet) {
   std::vector<char*> argv;
+  argv.reserve(arguments.size() + 1);
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
