@@ -63,6 +63,7 @@ void print_config(const ModelSummary& summary) {
               config.tied_output ? ", output tied to the embedding" : "");
   std::printf("%-16s %d query, %d KV, %d channels each\n", "heads", config.num_heads,
               config.num_kv_heads, config.head_dim);
+  if (summary.kv_bytes_per_token.empty()) return;
   std::printf("%-16s", "cache per token");
   const char* separator = " ";
   for (const auto& [format, bytes] : summary.kv_bytes_per_token) {

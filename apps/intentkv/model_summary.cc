@@ -3,8 +3,11 @@
 #include <utility>
 
 #include "model/architecture.h"
-#include "quant/kv_codec.h"
 #include "text/tokenizer_gguf.h"
+#if __has_include("quant/kv_codec.h")
+#include "quant/kv_codec.h"
+#define IKV_HAVE_KV_CODEC
+#endif
 
 namespace ikv {
 namespace {
@@ -33,17 +36,20 @@ Status describe(const GgufFile& file, ModelSummary& summary) {
     return {};
   }
   summary.config = spec->config;
+#ifdef IKV_HAVE_KV_CODEC
   for (KvFormat format :
        {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kInt8, KvFormat::kInt4}) {
     Result<double> bytes = kv_bytes_per_token(*spec, {format, format}, kBlockTokens);
     if (!bytes.ok()) return bytes.error();
     summary.kv_bytes_per_token[std::string(kv_format_name(format))] = *bytes;
   }
+#endif
   return {};
 }
 
 }  // namespace
 
+#ifdef IKV_HAVE_KV_CODEC
 Result<double> kv_bytes_per_token(const DecoderSpec& spec, KvFormats formats, int block_tokens) {
   double bytes = 0;
   for (const LayerSpec& layer : spec.layers) {
@@ -54,6 +60,7 @@ Result<double> kv_bytes_per_token(const DecoderSpec& spec, KvFormats formats, in
   }
   return bytes;
 }
+#endif
 
 Result<ModelSummary> summarise_model(const GgufFile& file) {
   ModelSummary summary;
