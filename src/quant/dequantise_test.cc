@@ -3,14 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
 #include <fstream>
 #include <iterator>
-#include <limits>
+#include <random>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "gguf/testing/quantise.h"
 
 namespace ikv {
 namespace {
@@ -97,6 +101,53 @@ TEST(HalfToFloatTest, AllPatternsFollowTheDefinition) {
         exponent == 0 ? std::ldexp(mantissa, -24) : std::ldexp(1024 + mantissa, exponent - 25);
     EXPECT_EQ(std::abs(static_cast<double>(value)), expected) << pattern;
   }
+}
+
+// What tests write with must be the inverse of what the engine reads with.
+TEST(QuantiseTest, ValuesComeBackWithinHalfAStepOfTheirBlock) {
+  std::mt19937 random(5);
+  std::normal_distribution<float> normal;
+  constexpr size_t kBlock = 32;
+  std::vector<float> values(64 * kBlock);
+  for (float& value : values) value = normal(random);
+  std::fill(values.begin(), values.begin() + kBlock, 0.0f);
+  std::fill(values.begin() + kBlock, values.begin() + 2 * kBlock, -0.75f);
+  // Half a step relative to the block's largest magnitude, and the rounding of its scales.
+  const std::pair<WeightType, float> formats[] = {{WeightType::kF32, 0.0f},
+                                                  {WeightType::kF16, 0x1p-11f},
+                                                  {WeightType::kBF16, 0x1p-8f},
+                                                  {WeightType::kQ8_0, 0.5f / 127 + 1e-3f},
+                                                  {WeightType::kQ4_0, 1.0f / 8 + 1e-3f},
+                                                  {WeightType::kQ4_1, 1.0f / 15 + 2e-3f}};
+  for (const auto& [type, tolerance] : formats) {
+    const std::vector<std::byte> bytes = testing::quantise(type, values);
+    std::vector<float> back(values.size());
+    dequantise(type, bytes.data(), back.size(), back.data());
+    for (size_t i = 0; i < values.size(); ++i) {
+      const float* block = values.data() + i / kBlock * kBlock;
+      float largest = 0.0f;
+      for (size_t j = 0; j < kBlock; ++j) largest = std::max(largest, std::abs(block[j]));
+      ASSERT_LE(std::abs(back[i] - values[i]), largest * tolerance)
+          << weight_type_info(type).name << " element " << i;
+    }
+  }
+}
+
+TEST(QuantiseTest, EveryHalfComesBackAndBetweenTwoTheNearestIsTaken) {
+  for (uint32_t pattern = 0; pattern < 0x7C00; ++pattern) {
+    const auto half = static_cast<uint16_t>(pattern);
+    const float value = half_to_float(half);
+    ASSERT_EQ(testing::float_to_half(value), half);
+    ASSERT_EQ(testing::float_to_half(-value), half | 0x8000);
+    if (pattern == 0x7BFF) continue;
+    const float middle = (value + half_to_float(static_cast<uint16_t>(half + 1))) / 2;
+    ASSERT_EQ(testing::float_to_half(std::nextafter(middle, 0.0f)), half);
+    ASSERT_EQ(testing::float_to_half(std::nextafter(middle, 1e9f)), half + 1);
+    ASSERT_EQ(testing::float_to_half(middle) % 2, 0);
+  }
+  EXPECT_EQ(testing::float_to_half(65519.0f), 0x7BFF);
+  EXPECT_EQ(testing::float_to_half(65520.0f), 0x7C00);
+  EXPECT_TRUE(std::isnan(half_to_float(testing::float_to_half(NAN))));
 }
 
 }  // namespace
