@@ -1,5 +1,5 @@
-// What an Engine and a generation can be told. Plain structs with the defaults that the command line
-// and the server use too.
+// What an Engine and a generation can be told. Plain structs with the defaults that the command
+// line and the server use too.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,27 @@ namespace ikv {
 
 /// How an Engine is set up. A zero means "choose for me" where the comment says so.
 struct EngineConfig {
-  std::string model_path;             ///< a GGUF file
-  int num_threads = 0;                ///< threads that compute; 0: one per core this process may use
-  int context_tokens = 0;             ///< longest session; 0: the model's own context
-  uint64_t kv_memory_bytes = 0;       ///< hard cap of all cache memory; 0: a quarter of free memory
+  std::string model_path;        ///< a GGUF file
+  int num_threads = 0;           ///< threads that compute; 0: one per core this process may use
+  int context_tokens = 0;        ///< longest session; 0: the model's own context
+  uint64_t kv_memory_bytes = 0;  ///< hard cap of all cache memory; 0: a quarter of free memory
   std::string cache_type_k = "int8";  ///< f32, f16, bf16, int8 (q8_0), int4 (q4_0)
   std::string cache_type_v = "int8";
-  int block_tokens = 32;              ///< tokens per block, a multiple of 16 in 16..128
-  int prefill_chunk_tokens = 512;     ///< most prompt tokens evaluated in one step
-  int max_parallel = 16;              ///< most generations that run at once; more wait
-  int max_queue = 256;                ///< most generations that wait; more are refused (kBusy)
+  int block_tokens = 32;           ///< tokens per block, a multiple of 16 in 16..128
+  int prefill_chunk_tokens = 512;  ///< most prompt tokens evaluated in one step
+  int max_parallel = 16;           ///< most generations that run at once; more wait
+  int max_queue = 256;             ///< most generations that wait; more are refused (kBusy)
 };
 
 /// How one reply is made. Names and defaults are llama.cpp's where it has them.
 struct GenerationConfig {
-  int max_tokens = -1;                ///< -1: until the model stops or the context is full
-  float temperature = 0.8f;           ///< 0: greedy
-  int top_k = 40;                     ///< 0: off
-  float top_p = 0.95f;                ///< 1: off
-  float min_p = 0.05f;                ///< 0: off
-  float repeat_penalty = 1.0f;        ///< 1: off
-  int repeat_last_n = 64;             ///< tokens that the penalties look at; -1: all
+  int max_tokens = -1;          ///< -1: until the model stops or the context is full
+  float temperature = 0.8f;     ///< 0: greedy
+  int top_k = 40;               ///< 0: off
+  float top_p = 0.95f;          ///< 1: off
+  float min_p = 0.05f;          ///< 0: off
+  float repeat_penalty = 1.0f;  ///< 1: off
+  int repeat_last_n = 64;       ///< tokens that the penalties look at; -1: all
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
   std::map<int32_t, float> logit_bias;  ///< added to a token's logit; -infinity bans it

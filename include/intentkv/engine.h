@@ -27,9 +27,9 @@ struct ChatRequest {
 
 /// A plain text to continue, without a chat template.
 struct CompletionRequest {
-  std::string prompt;                   ///< used when prompt_tokens is empty
+  std::string prompt;  ///< used when prompt_tokens is empty
   std::vector<int32_t> prompt_tokens;
-  bool parse_special = true;            ///< control tokens written in `prompt` are control tokens
+  bool parse_special = true;  ///< control tokens written in `prompt` are control tokens
   std::string cache_salt;
   GenerationConfig generation;
 };
@@ -39,8 +39,8 @@ struct ModelInfo {
   std::string name;
   std::string architecture;
   int64_t num_parameters = 0;
-  int32_t context_tokens = 0;         ///< the model's own
-  int32_t session_context_tokens = 0; ///< the engine's limit for one session
+  int32_t context_tokens = 0;          ///< the model's own
+  int32_t session_context_tokens = 0;  ///< the engine's limit for one session
   int32_t vocab_size = 0;
   int32_t num_layers = 0;
   bool has_chat_template = false;
@@ -49,8 +49,8 @@ struct ModelInfo {
 /// One stored session.
 struct SessionInfo {
   std::string id;
-  int32_t num_tokens = 0;          ///< transcript
-  int32_t num_cached_tokens = 0;   ///< with keys and values in the pool
+  int32_t num_tokens = 0;         ///< transcript
+  int32_t num_cached_tokens = 0;  ///< with keys and values in the pool
   int32_t num_messages = 0;
   bool busy = false;
 };

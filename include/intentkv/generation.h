@@ -35,36 +35,36 @@ struct SampledToken {
 
 /// Where a re-sent history stopped being the stored one. No text, only places.
 struct Divergence {
-  int32_t message = -1;       ///< index of the first message that differs; -1: template or tools
-  int64_t character = 0;      ///< byte offset within its content, 0 when not the content differs
-  int32_t lost_tokens = 0;    ///< stored tokens that could not be used again
-  std::string what;           ///< "content", "role", "tool_calls", "template", "missing"
+  int32_t message = -1;     ///< index of the first message that differs; -1: template or tools
+  int64_t character = 0;    ///< byte offset within its content, 0 when not the content differs
+  int32_t lost_tokens = 0;  ///< stored tokens that could not be used again
+  std::string what;         ///< "content", "role", "tool_calls", "template", "missing"
 };
 
 /// What one generation cost; final once the generation has finished.
 struct Usage {
-  int32_t prompt_tokens = 0;      ///< tokens of the rendered conversation
-  int32_t cached_tokens = 0;      ///< of those, taken from the cache
-  int32_t evaluated_tokens = 0;   ///< of those, run through the model now
+  int32_t prompt_tokens = 0;     ///< tokens of the rendered conversation
+  int32_t cached_tokens = 0;     ///< of those, taken from the cache
+  int32_t evaluated_tokens = 0;  ///< of those, run through the model now
   int32_t completion_tokens = 0;
-  int64_t queue_us = 0;           ///< waited before the first step
-  int64_t prefill_us = 0;         ///< first step to first token
-  int64_t decode_us = 0;          ///< first token to last
+  int64_t queue_us = 0;                 ///< waited before the first step
+  int64_t prefill_us = 0;               ///< first step to first token
+  int64_t decode_us = 0;                ///< first token to last
   std::vector<Divergence> divergences;  ///< empty, or where the history differed
 };
 
 /// A piece of a reply.
 struct GenerationEvent {
-  std::string text;                   ///< valid UTF-8, may be empty
-  std::vector<SampledToken> tokens;   ///< the tokens behind it
-  bool finished = false;              ///< the last event of a generation
+  std::string text;                  ///< valid UTF-8, may be empty
+  std::vector<SampledToken> tokens;  ///< the tokens behind it
+  bool finished = false;             ///< the last event of a generation
 };
 
 /// The whole of a reply.
 struct GenerationResult {
-  std::string text;                   ///< without stop string and control tokens
+  std::string text;  ///< without stop string and control tokens
   std::vector<SampledToken> tokens;
-  Message message;                    ///< role assistant, content and parsed tool calls
+  Message message;  ///< role assistant, content and parsed tool calls
   FinishReason finish_reason = FinishReason::kStop;
   Usage usage;
   std::string session_id;

@@ -14,17 +14,21 @@ enum class Role : uint8_t { kSystem, kUser, kAssistant, kTool };
 /// "system", "user", "assistant", "tool".
 constexpr std::string_view role_name(Role role) {
   switch (role) {
-    case Role::kSystem: return "system";
-    case Role::kUser: return "user";
-    case Role::kAssistant: return "assistant";
-    case Role::kTool: return "tool";
+    case Role::kSystem:
+      return "system";
+    case Role::kUser:
+      return "user";
+    case Role::kAssistant:
+      return "assistant";
+    case Role::kTool:
+      return "tool";
   }
   return "?";
 }
 
 /// One call of a tool by the assistant, as in OpenAI's API.
 struct ToolCall {
-  std::string id;              ///< may be empty
+  std::string id;  ///< may be empty
   std::string name;
   std::string arguments_json;  ///< JSON text; compared parsed, never byte by byte
 };

@@ -11,16 +11,16 @@ namespace ikv {
 
 /// What kind of failure an Error is; callers map it to exit codes and HTTP statuses.
 enum class ErrorCode {
-  kInvalidArgument,    ///< The caller's value is wrong (flag, field, API argument).
-  kInvalidFile,        ///< A file's bytes are not what its format demands.
-  kUnsupported,        ///< Valid, but not something this engine implements.
-  kNotFound,           ///< A named thing does not exist.
-  kIo,                 ///< The operating system refused or failed.
-  kOutOfMemory,        ///< The ledger's cap, or the system, has no room.
-  kContextExceeded,    ///< More tokens than the model's or the session's context.
-  kCancelled,          ///< The caller stopped the work.
-  kBusy,               ///< A queue is full or a session is in use.
-  kInternal,           ///< A bug of ours that could be contained.
+  kInvalidArgument,  ///< The caller's value is wrong (flag, field, API argument).
+  kInvalidFile,      ///< A file's bytes are not what its format demands.
+  kUnsupported,      ///< Valid, but not something this engine implements.
+  kNotFound,         ///< A named thing does not exist.
+  kIo,               ///< The operating system refused or failed.
+  kOutOfMemory,      ///< The ledger's cap, or the system, has no room.
+  kContextExceeded,  ///< More tokens than the model's or the session's context.
+  kCancelled,        ///< The caller stopped the work.
+  kBusy,             ///< A queue is full or a session is in use.
+  kInternal,         ///< A bug of ours that could be contained.
 };
 
 /// A failure: its kind and one sentence that says what was wrong, where, and what to do.
@@ -42,7 +42,8 @@ inline void require(bool condition, const char* what) {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value)
+      : state_(std::in_place_index<0>, std::move(value)) {}  // NOLINT: implicit by design
   Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT
 
   bool ok() const { return state_.index() == 0; }
@@ -98,7 +99,9 @@ class [[nodiscard]] Result<void> {
 /// Short for Result<void>.
 using Status = Result<void>;
 
-inline Error make_error(ErrorCode code, std::string message) { return {code, std::move(message)}; }
+inline Error make_error(ErrorCode code, std::string message) {
+  return {code, std::move(message)};
+}
 inline Error invalid_argument(std::string message) {
   return {ErrorCode::kInvalidArgument, std::move(message)};
 }

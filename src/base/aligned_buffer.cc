@@ -23,8 +23,9 @@ AlignedBuffer::~AlignedBuffer() {
 Result<AlignedBuffer> AlignedBuffer::allocate(size_t num_bytes) {
   AlignedBuffer buffer;
   if (num_bytes == 0) return buffer;
-  const Error refused = make_error(ErrorCode::kOutOfMemory, "the system refused an allocation of " +
-                                                                std::to_string(num_bytes) + " bytes");
+  const Error refused =
+      make_error(ErrorCode::kOutOfMemory,
+                 "the system refused an allocation of " + std::to_string(num_bytes) + " bytes");
   if (num_bytes > (SIZE_MAX >> 1)) return refused;
   if (num_bytes >= kHugePageBytes) {
     // mmap aligns to 4 KiB; ask for one huge page more and trim, so that the hint can take effect.
@@ -36,7 +37,8 @@ Result<AlignedBuffer> AlignedBuffer::allocate(size_t num_bytes) {
     const uintptr_t aligned = (begin + kHugePageBytes - 1) / kHugePageBytes * kHugePageBytes;
     if (aligned > begin) munmap(raw, aligned - begin);
     const uintptr_t end = begin + wanted + kHugePageBytes;
-    if (end > aligned + wanted) munmap(reinterpret_cast<void*>(aligned + wanted), end - aligned - wanted);
+    if (end > aligned + wanted)
+      munmap(reinterpret_cast<void*>(aligned + wanted), end - aligned - wanted);
     buffer.data_ = reinterpret_cast<std::byte*>(aligned);
     buffer.mapped_bytes_ = wanted;
     madvise(buffer.data_, wanted, MADV_HUGEPAGE);  // a hint: failure costs speed only

@@ -23,10 +23,10 @@ Status MemoryLedger::Charge::resize(size_t num_bytes) {
   std::lock_guard lock(ledger_->mutex_);
   const size_t free = ledger_->cap_bytes_ - ledger_->used_total_;
   if (extra > free) {
-    return make_error(ErrorCode::kOutOfMemory,
-                      "KV memory: " + std::to_string(extra) + " bytes needed, " +
-                          std::to_string(free) + " free under the cap of " +
-                          std::to_string(ledger_->cap_bytes_) + " bytes");
+    return make_error(ErrorCode::kOutOfMemory, "KV memory: " + std::to_string(extra) +
+                                                   " bytes needed, " + std::to_string(free) +
+                                                   " free under the cap of " +
+                                                   std::to_string(ledger_->cap_bytes_) + " bytes");
   }
   ledger_->used_total_ += extra;
   ledger_->used_[static_cast<size_t>(use_)] += extra;
@@ -72,8 +72,8 @@ Status MemoryLedger::set_cap(size_t cap_bytes) {
   std::lock_guard lock(mutex_);
   if (cap_bytes < used_total_) {
     return make_error(ErrorCode::kOutOfMemory,
-                      "the KV memory cap cannot become " + std::to_string(cap_bytes) + " bytes: " +
-                          std::to_string(used_total_) + " are in use");
+                      "the KV memory cap cannot become " + std::to_string(cap_bytes) +
+                          " bytes: " + std::to_string(used_total_) + " are in use");
   }
   cap_bytes_ = cap_bytes;
   return {};

@@ -8,10 +8,10 @@
 #define IKV_CONCAT_(a, b) IKV_CONCAT_INNER_(a, b)
 
 /// Returns the error of `expr` (a Result or Status) from the enclosing function, if it is one.
-#define IKV_RETURN_IF_ERROR(expr)                       \
-  do {                                                  \
-    auto ikv_status_ = (expr);                          \
-    if (!ikv_status_.ok()) return ikv_status_.error();  \
+#define IKV_RETURN_IF_ERROR(expr)                      \
+  do {                                                 \
+    auto ikv_status_ = (expr);                         \
+    if (!ikv_status_.ok()) return ikv_status_.error(); \
   } while (0)
 
 /// `IKV_ASSIGN_OR_RETURN(auto x, f())`: x = f()'s value, or return its error.

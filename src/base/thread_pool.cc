@@ -87,7 +87,9 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : impl_->workers) worker.join();
 }
 
-int ThreadPool::num_threads() const { return static_cast<int>(impl_->workers.size()) + 1; }
+int ThreadPool::num_threads() const {
+  return static_cast<int>(impl_->workers.size()) + 1;
+}
 
 void ThreadPool::run(size_t num_tasks, const void* context, TaskFunction function) {
   Impl& impl = *impl_;

@@ -16,9 +16,9 @@ enum class RopePairs : uint8_t { kInterleaved, kHalves };
 /// `magnitude`.) Built once per model by ops/rope.
 struct RopeSpec {
   RopePairs pairs = RopePairs::kInterleaved;
-  int num_dims = 0;                  ///< channels rotated, even; the rest pass through
-  std::vector<float> inverse_freq;   ///< num_dims / 2 values
-  float magnitude = 1.0f;            ///< YaRN's attention factor, multiplied into cos and sin
+  int num_dims = 0;                 ///< channels rotated, even; the rest pass through
+  std::vector<float> inverse_freq;  ///< num_dims / 2 values
+  float magnitude = 1.0f;           ///< YaRN's attention factor, multiplied into cos and sin
 };
 
 /// Shape and rules of one layer's attention. Query head h reads KV head h / (num_heads /
@@ -27,9 +27,9 @@ struct AttentionSpec {
   int num_heads = 0;
   int num_kv_heads = 0;
   int head_dim = 0;
-  float scale = 0.0f;         ///< multiplies q·k, usually 1/sqrt(head_dim)
-  int window_tokens = 0;      ///< sliding window: a query at p sees keys p-window+1..p; 0 = all
-  float logit_softcap = 0.0f; ///< c·tanh(s/c) on scores when > 0
+  float scale = 0.0f;          ///< multiplies q·k, usually 1/sqrt(head_dim)
+  int window_tokens = 0;       ///< sliding window: a query at p sees keys p-window+1..p; 0 = all
+  float logit_softcap = 0.0f;  ///< c·tanh(s/c) on scores when > 0
   const RopeSpec* rope = nullptr;  ///< null: no rotation
 };
 

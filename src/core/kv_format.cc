@@ -4,11 +4,16 @@ namespace ikv {
 
 std::string_view kv_format_name(KvFormat format) {
   switch (format) {
-    case KvFormat::kF32: return "f32";
-    case KvFormat::kF16: return "f16";
-    case KvFormat::kBF16: return "bf16";
-    case KvFormat::kInt8: return "int8";
-    case KvFormat::kInt4: return "int4";
+    case KvFormat::kF32:
+      return "f32";
+    case KvFormat::kF16:
+      return "f16";
+    case KvFormat::kBF16:
+      return "bf16";
+    case KvFormat::kInt8:
+      return "int8";
+    case KvFormat::kInt4:
+      return "int4";
   }
   return "?";
 }

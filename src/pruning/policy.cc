@@ -61,7 +61,8 @@ void keep_recent(Run& run, int32_t recent_tokens) {
   int64_t window = recent_tokens;
   for (size_t i = run.input.mass.size(); i-- > 0 && window > 0;) {
     window -= run.input.num_tokens[i];
-    if (!run.kept(i) && run.input.num_tokens[i] <= run.budget_left) run.keep(i, KeepReason::kRecent);
+    if (!run.kept(i) && run.input.num_tokens[i] <= run.budget_left)
+      run.keep(i, KeepReason::kRecent);
   }
 }
 
@@ -114,11 +115,16 @@ void keep_by_score(Run& run, const PolicyConfig& config, PolicyKind kind, double
 
 std::string_view keep_reason_name(KeepReason reason) {
   switch (reason) {
-    case KeepReason::kPruned: return "pruned";
-    case KeepReason::kPin: return "pin";
-    case KeepReason::kRecent: return "recent";
-    case KeepReason::kScore: return "score";
-    case KeepReason::kHysteresis: return "hysteresis";
+    case KeepReason::kPruned:
+      return "pruned";
+    case KeepReason::kPin:
+      return "pin";
+    case KeepReason::kRecent:
+      return "recent";
+    case KeepReason::kScore:
+      return "score";
+    case KeepReason::kHysteresis:
+      return "hysteresis";
   }
   return "?";
 }

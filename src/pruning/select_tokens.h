@@ -8,9 +8,9 @@
 namespace ikv {
 
 /// Appends to `selected` the indices of the `k` greatest `scores` in ascending order of index
-/// (all of them when k >= size). Ties at the border go to the earlier index, so that the result is a
-/// function of the scores alone. Two passes of a 256-bin histogram find the border, one pass emits:
-/// O(n), no allocation beyond `selected`. Thread-safe.
+/// (all of them when k >= size). Ties at the border go to the earlier index, so that the result is
+/// a function of the scores alone. Two passes of a 256-bin histogram find the border, one pass
+/// emits: O(n), no allocation beyond `selected`. Thread-safe.
 void select_top_k(std::span<const uint16_t> scores, size_t k, std::vector<uint32_t>& selected);
 
 /// The border that select_top_k() uses: every score above it is selected, `num_at_border` of those

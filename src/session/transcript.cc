@@ -19,8 +19,8 @@ bool arguments_equal(const std::string& a, const std::string& b) {
 struct Group {
   int32_t message = -1;
   LogicalPos begin = 0;
-  LogicalPos header_end = 0;   // == begin of the body
-  LogicalPos footer_begin = 0; // == end of the body
+  LogicalPos header_end = 0;    // == begin of the body
+  LogicalPos footer_begin = 0;  // == end of the body
   LogicalPos end = 0;
 };
 
@@ -36,7 +36,8 @@ std::vector<Group> group_by_message(const TokenizedChat& chat) {
     }
     Group& group = groups.back();
     group.end = span.end;
-    if (span.part == SpanPart::kHeader && group.header_end == span.begin) group.header_end = span.end;
+    if (span.part == SpanPart::kHeader && group.header_end == span.begin)
+      group.header_end = span.end;
     if (span.part != SpanPart::kFooter) group.footer_begin = span.end;
   }
   return groups;
@@ -50,7 +51,8 @@ LogicalPos common_prefix(std::span<const TokenId> a, std::span<const TokenId> b)
 }
 
 std::span<const TokenId> slice(const TokenizedChat& chat, LogicalPos begin, LogicalPos end) {
-  return std::span(chat.tokens).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
+  return std::span(chat.tokens)
+      .subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin));
 }
 
 // Copies [begin, end) of `from` with its spans to the back of `to`.
@@ -86,8 +88,8 @@ struct GroupMatch {
 
 GroupMatch match_by_tokens(const Transcript& stored, const Group& s, const TokenizedChat& rendered,
                            const Group& r, std::string what) {
-  const LogicalPos same = common_prefix(slice(stored.chat, s.begin, s.end),
-                                        slice(rendered, r.begin, r.end));
+  const LogicalPos same =
+      common_prefix(slice(stored.chat, s.begin, s.end), slice(rendered, r.begin, r.end));
   const bool whole = same == s.end - s.begin && same == r.end - r.begin;
   return {whole, s.begin + same, r.begin + same, std::move(what)};
 }
@@ -148,7 +150,8 @@ TranscriptMatch match_transcript(const Transcript& stored, std::span<const Messa
   TranscriptMatch match;
   GroupMatch last{true, 0, 0, ""};
   Divergence divergence;
-  for (size_t g = 0; g < std::min(stored_groups.size(), rendered_groups.size()) && last.whole; ++g) {
+  for (size_t g = 0; g < std::min(stored_groups.size(), rendered_groups.size()) && last.whole;
+       ++g) {
     const Group& s = stored_groups[g];
     const Group& r = rendered_groups[g];
     divergence = {};

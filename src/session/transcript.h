@@ -21,19 +21,20 @@ struct Transcript {
 };
 
 /// True if two messages mean the same to the model: role, name, text (null equals empty) and tool
-/// calls with their arguments compared as parsed JSON. Ids of calls are the client's and not compared.
+/// calls with their arguments compared as parsed JSON. Ids of calls are the client's and not
+/// compared.
 bool messages_equal(const Message& a, const Message& b);
 
 /// A re-sent conversation laid over the stored one.
 struct TranscriptMatch {
-  TokenizedChat chat;          ///< the conversation to evaluate: stored tokens where messages agree
-  LogicalPos num_common = 0;   ///< tokens at the front that are the stored ones
+  TokenizedChat chat;         ///< the conversation to evaluate: stored tokens where messages agree
+  LogicalPos num_common = 0;  ///< tokens at the front that are the stored ones
   std::optional<Divergence> divergence;  ///< set when stored tokens were lost
 };
 
-/// Lays `messages`, rendered and tokenised as `rendered`, over `stored`. Where messages are equal the
-/// stored tokens win, even where tokenising again would split differently; tokens are compared only
-/// within the template's own text and within the first message that differs. O(tokens).
+/// Lays `messages`, rendered and tokenised as `rendered`, over `stored`. Where messages are equal
+/// the stored tokens win, even where tokenising again would split differently; tokens are compared
+/// only within the template's own text and within the first message that differs. O(tokens).
 TranscriptMatch match_transcript(const Transcript& stored, std::span<const Message> messages,
                                  const TokenizedChat& rendered);
 

@@ -38,7 +38,9 @@ TokenizedChat render(const std::vector<Message>& messages, bool prompt, TokenId 
   return chat;
 }
 
-Message say(Role role, std::string text) { return {role, std::move(text), "", {}, ""}; }
+Message say(Role role, std::string text) {
+  return {role, std::move(text), "", {}, ""};
+}
 
 // A session after the model replied to `messages` with `reply`, whose tokens are one per two bytes,
 // i.e. split unlike the toy tokenizer would.

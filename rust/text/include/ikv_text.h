@@ -124,9 +124,9 @@ enum { IKV_GRAMMAR_JSON_SCHEMA = 0, IKV_GRAMMAR_REGEX = 1, IKV_GRAMMAR_LARK = 2 
 
 /* Prepares a vocabulary: bytes and control flag of each token, and the tokens that end a reply (at
  * least one). About 50 ms for 49k tokens. Must outlive its grammars. */
-int32_t ikv_grammar_vocabulary_new(const IkvSlice* tokens, const uint8_t* control, size_t num_tokens,
-                                   const int32_t* ends, size_t num_ends, IkvGrammarVocabulary** out,
-                                   IkvText* error);
+int32_t ikv_grammar_vocabulary_new(const IkvSlice* tokens, const uint8_t* control,
+                                   size_t num_tokens, const int32_t* ends, size_t num_ends,
+                                   IkvGrammarVocabulary** out, IkvText* error);
 void ikv_grammar_vocabulary_free(IkvGrammarVocabulary* vocabulary);
 
 /* A grammar at its start. A handle is used by one thread at a time. */
