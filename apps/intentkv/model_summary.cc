@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "intentkv/config.h"
 #include "model/architecture.h"
 #include "text/tokenizer_gguf.h"
 #if __has_include("quant/kv_codec.h")
@@ -11,8 +12,6 @@
 
 namespace ikv {
 namespace {
-
-constexpr int kBlockTokens = 32;  // EngineConfig's default
 
 // A string value of the file, or empty: here a missing name is no fault.
 std::string text_of(const GgufFile& file, std::string_view key) {
@@ -37,9 +36,10 @@ Status describe(const GgufFile& file, ModelSummary& summary) {
   }
   summary.config = spec->config;
 #ifdef IKV_HAVE_KV_CODEC
+  const int block_tokens = EngineConfig().block_tokens;
   for (KvFormat format :
        {KvFormat::kF32, KvFormat::kF16, KvFormat::kBF16, KvFormat::kInt8, KvFormat::kInt4}) {
-    Result<double> bytes = kv_bytes_per_token(*spec, {format, format}, kBlockTokens);
+    Result<double> bytes = kv_bytes_per_token(*spec, {format, format}, block_tokens);
     if (!bytes.ok()) return bytes.error();
     summary.kv_bytes_per_token[std::string(kv_format_name(format))] = *bytes;
   }
