@@ -94,7 +94,10 @@ void check_injection(const ChatTemplate& chat_template, const std::vector<Messag
   std::vector<Message> benign = messages;
   for (Message& item : benign) {
     item.content = "x";
-    for (ToolCall& call : item.tool_calls) call.name = call.arguments_json = "x";
+    for (ToolCall& call : item.tool_calls) {
+      call.name = "x";
+      call.arguments_json = "x";
+    }
   }
   require(count(messages) == count(benign));
 }

@@ -35,6 +35,8 @@ Status describe(const GgufFile& file, ModelSummary& summary) {
     return {};
   }
   summary.config = spec->config;
+  // What only the tensors tell; loading finds it too, but reads all weights for it.
+  summary.config->tied_output = file.find_tensor("output.weight") == nullptr;
 #ifdef IKV_HAVE_KV_CODEC
   const int block_tokens = EngineConfig().block_tokens;
   for (KvFormat format :

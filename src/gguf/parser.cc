@@ -284,7 +284,7 @@ Status GgufParser::read_dims(GgufTensor& tensor, uint64_t& num_elements) {
     if (dim == 0) return bad(name + " has a dimension of 0");
     if (dim > most_elements / num_elements) {
       return bad(name + " has a dimension of " + std::to_string(dim) +
-                 ", more than the file can hold");
+                 ", more than the file can hold; is the download complete?");
     }
     num_elements *= dim;
     tensor.dims.push_back(dim);
