@@ -5,9 +5,8 @@
 #include "intentkv/config.h"
 #include "model/architecture.h"
 #include "text/tokenizer_gguf.h"
-#if __has_include("quant/kv_codec.h")
+#ifdef IKV_HAVE_KV_CODEC
 #include "quant/kv_codec.h"
-#define IKV_HAVE_KV_CODEC
 #endif
 
 namespace ikv {
