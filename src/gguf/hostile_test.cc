@@ -151,6 +151,13 @@ const BadFile kBadFiles[] = {
     {"HugeDim", dims({kHuge}), "'two' has a dimension of 9223372036854775808"},
     {"DimsThatWrapTo16", dims({32, uint64_t{1} << 60, 16, 1}), "'two' has a dimension of 115292"},
     {"DimsThatWrapToZero", dims({uint64_t{1} << 32, uint64_t{1} << 32}), "more than the file"},
+    // Each fits into a file of this size, their product is 2^64.
+    {"DimsThatWrapTogether",
+     [](GgufWriter& w) {
+       w.set_string("filler", std::string(40000, 'x'));
+       w.find_tensor("two")->dims = {65536, 65536, 65536, 65536};
+     },
+     "'two' has a dimension of 65536, more than the file"},
     {"BrokenBlock", dims({31, 16}), "'two' has rows of 31 elements, which Q8_0 cannot store"},
     {"MoreRows", dims({32, 17}), "'two' reaches beyond the end of the file"},
     {"TypeUnsupported", type(16), "weight type IQ2_XXS; supported: F32, F16, BF16, Q8_0"},
