@@ -15,8 +15,8 @@ std::string cpu_name();
 /// Cores that this process may run on.
 int usable_cores();
 
-/// Measures memory read bandwidth and the peak of 8-bit products summed in 32 bits (VNNI, else AVX2;
-/// 0 where neither is there), best of five; takes under a second.
+/// Measures memory read bandwidth and the peak of 8-bit products summed in 32 bits (VNNI, else
+/// AVX2; 0 where neither is there), best of five; takes under a second.
 MachineSpeed measure_machine(int num_threads);
 
 /// The model's costs from its file, without the weights' bytes. Errors: those of opening it.
