@@ -7,6 +7,10 @@ cd "$(dirname "$0")/.."
 intentkv=$1
 model=${IKV_DEMO_MODEL:-models/smollm2-135m-instruct-q4_1.gguf}
 
+if ! "$intentkv" chat --help >/dev/null 2>&1; then
+  echo "demo: error: $intentkv was built without chat: src/engine is not complete in this version" >&2
+  exit 1
+fi
 cat <<'TEXT'
 == demo: a trip is planned, other matters come between, and the last question goes back to the start.
 The tool calls and tool results stand in demo/trip.json; the replies are the model's own, greedy.
