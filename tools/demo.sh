@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 intentkv=$1
 model=${IKV_DEMO_MODEL:-models/smollm2-135m-instruct-q4_1.gguf}
 
-if ! "$intentkv" chat --help >/dev/null 2>&1; then
+if ! "$intentkv" --help | grep -q '^  chat '; then
   echo "demo: error: $intentkv was built without chat: src/engine is not complete in this version" >&2
   exit 1
 fi
