@@ -22,6 +22,7 @@ struct EngineConfig {
   int prefill_chunk_tokens = 512;  ///< most prompt tokens evaluated in one step
   int max_parallel = 16;           ///< most generations that run at once; more wait
   int max_queue = 256;             ///< most generations that wait; more are refused (kBusy)
+  int max_sessions = 256;          ///< sessions remembered; the least recently used one goes first
 };
 
 /// How one reply is made. Names and defaults are llama.cpp's where it has them.

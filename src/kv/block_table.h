@@ -55,6 +55,7 @@ struct KvBlockRecord {
   SlotId digest_slot = kNoSlot;  ///< digests of all pages
   int32_t num_tokens = 0;
   uint32_t num_dropped = 0;  ///< pages in state kDropped
+  uint64_t address_stamp = 0;  ///< changes when any page, code or digest gets another address
   bool sealed = false;
   bool published = false;  ///< in the prefix index
 };

@@ -182,6 +182,9 @@ class KvPool {
   bool block_sealed(BlockId block) const { return table_.record(block).sealed; }
   /// Open sequences that hold the block.
   uint32_t block_refcount(BlockId block) const { return table_.record(block).refcount; }
+  /// Changes whenever a page, the codes or the digest of the block get another address, and differs
+  /// between any two blocks that ever had the same id: what a caller remembers of (id, stamp) holds.
+  uint64_t block_address_stamp(BlockId block) const { return table_.record(block).address_stamp; }
   /// Chained hash; names the block's content across processes (snapshots, spill files).
   KvBlockHash block_hash(BlockId block) const { return table_.record(block).hash; }
   std::span<const TokenId> block_tokens_of(BlockId block) const {
@@ -324,6 +327,7 @@ class KvPool {
   int code_class_ = -1, digest_class_ = -1;   ///< arena classes; -1: not kept
   SlotCounts sealed_slots_{}, tail_slots_{};  ///< of one block, by arena class
 
+  uint64_t last_stamp_ = 0;  ///< see block_address_stamp()
   SlotArena arena_;
   BlockTable table_;
   PrefixIndex index_;

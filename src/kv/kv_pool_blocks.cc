@@ -16,6 +16,7 @@ BlockId KvPool::allocate_block(bool sealed, KvShareKey key) {
   r.key = key;
   r.refcount = 1;
   r.sealed = sealed;
+  r.address_stamp = ++last_stamp_;
   KvPageMeta* metas = table_.metas(block);
   const std::vector<uint8_t>& classes = sealed ? sealed_class_ : tail_class_;
   for (int p = 0; p < pages_per_block_; ++p) metas[p].page_class = classes[page_layer_[p]] & 31;
@@ -188,6 +189,7 @@ BlockId KvPool::publish(BlockId block) {
 }
 
 void KvPool::upgrade(BlockId stored, BlockId fresh) {
+  table_.record(stored).address_stamp = ++last_stamp_;
   KvPageMeta* old_metas = table_.metas(stored);
   for (int p = 0; p < pages_per_block_; ++p) {
     if (old_metas[p].state == KvPageState::kHot) continue;

@@ -210,6 +210,7 @@ void KvPool::compact_class(int arena_class) {
   };
   for (BlockId b = 0; b < table_.end(); ++b) {
     if (!table_.contains(b)) continue;
+    const uint64_t moved_before = counters_.num_moved_pages;
     if (arena_class == code_class_) {
       move(table_.record(b).code_slot);
     } else if (arena_class == digest_class_) {
@@ -220,6 +221,7 @@ void KvPool::compact_class(int arena_class) {
         if (classes_[metas[p].page_class].arena_class == arena_class) move(table_.slots(b)[p]);
       }
     }
+    if (counters_.num_moved_pages != moved_before) table_.record(b).address_stamp = ++last_stamp_;
   }
 }
 

@@ -74,6 +74,7 @@ void KvPool::finish_set_page(BlockId block, int layer, int kv_head, KvFormats fo
   IKV_CHECK(r.sealed && (state == KvPageState::kHot || state == KvPageState::kCold));
   const int page = page_index(layer, kv_head);
   release_slot(block, page);
+  r.address_stamp = ++last_stamp_;
   KvPageMeta& meta = table_.metas(block)[page];
   meta.page_class = static_cast<uint8_t>(class_of(formats, head_dim(layer))) & 31;
   meta.state = state;
@@ -100,6 +101,7 @@ void KvPool::release_page(BlockId block, int layer, int kv_head, KvPageState sta
   IKV_CHECK(r.sealed);
   const int page = page_index(layer, kv_head);
   release_slot(block, page);
+  r.address_stamp = ++last_stamp_;
   table_.metas(block)[page].state = state;
   if (state == KvPageState::kDropped) ++r.num_dropped;
   publish_stats();

@@ -1,0 +1,73 @@
+// Exact attention over a list of pages or over chosen tokens of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/thread_pool.h"
+#include "core/attention_spec.h"
+#include "core/ids.h"
+#include "core/kv_view.h"
+
+namespace ikv {
+
+/// An entry of a page list: page index * block_tokens + row within the page.
+using PageEntry = uint32_t;
+
+/// One query row of one KV head's group, by the decode kernels. Pages ascend; a key at position s is
+/// read when s <= position and, in a windowed layer, s > position - window. Pages may have any mix
+/// of formats; a page without data (null) is passed over.
+struct DecodeJob {
+  const float* q = nullptr;  ///< [group][head_dim], after RoPE, not scaled
+  float* out = nullptr;      ///< [group][head_dim]; zeros when nothing can be read
+  LogicalPos position = 0;
+  std::span<const KvPageView> pages;
+  bool all_entries = true;              ///< false: only `entries`
+  std::span<const PageEntry> entries;   ///< ascending; ANDed with the causal and window masks
+  /// Optional [pages]: softmax mass that the row's queries laid on each page, summed over the group
+  /// (all pages together: group size). Written, not added to.
+  float* page_mass = nullptr;
+};
+
+/// Rows of one block of one sequence and one KV head, by the prefill kernels: the rows stand at
+/// first_position .., all within the block of `own`. Row p reads all `pages` (earlier blocks, as
+/// stored) and of `own` (the block being written, unsealed) the rows up to p. So a row's result
+/// does not depend on how its prompt was cut into chunks.
+struct PrefillJob {
+  const float* q = nullptr;  ///< row r, head g: q + r * q_stride + g * head_dim; not scaled
+  size_t q_stride = 0;
+  float* out = nullptr;      ///< row r, head g: out + r * out_stride + g * head_dim
+  size_t out_stride = 0;
+  int num_rows = 0;
+  LogicalPos first_position = 0;
+  std::span<const KvPageView> pages;
+  KvPageView own;
+  /// Optional [pages + 1] (own last): mass of the rows from `mass_first_row` on, summed over rows
+  /// and group.
+  float* page_mass = nullptr;
+  int mass_first_row = 0;
+};
+
+/// Scratch that grows to the largest call and stays; one per caller. Not thread-safe.
+class AttentionScratch;
+
+/// Runs all jobs of one layer, spread over `threads` by job and, in long lists, by fixed runs of
+/// entries that are merged in order: a job's result depends on the job alone, bit for bit, and
+/// all_entries equals a list of all entries bit for bit.
+void attend_decode(const AttentionSpec& spec, std::span<const DecodeJob> jobs,
+                   AttentionScratch& scratch, ThreadPool& threads);
+void attend_prefill(const AttentionSpec& spec, std::span<const PrefillJob> jobs,
+                    AttentionScratch& scratch, ThreadPool& threads);
+
+/// Logits (scaled, capped; -infinity where masked) of `entries` for each query of the job's group:
+/// logits[g * stride + i]. The very values that attend_decode() uses. On this thread.
+void score_entries(const AttentionSpec& spec, const DecodeJob& job,
+                   std::span<const PageEntry> entries, float* logits, size_t stride);
+
+/// Softmax over given logits (from score_entries() of the same entries) and sum of values: equals
+/// attend_decode() with these `entries` bit for bit, without reading keys again.
+void attend_scored(const AttentionSpec& spec, const DecodeJob& job,
+                   std::span<const PageEntry> entries, const float* logits, size_t stride);
+
+}  // namespace ikv

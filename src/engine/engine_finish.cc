@@ -1,0 +1,81 @@
+// The end of a request: what the client gets, what the session remembers, what is given back.
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "engine/engine_impl.h"
+#include "text/tool_call_parser.h"
+
+namespace ikv {
+namespace {
+
+int64_t span_us(int64_t begin, int64_t end) {
+  return begin > 0 && end > begin ? end - begin : 0;
+}
+
+std::string public_id(const std::string& key) {
+  return key.substr(0, key.find('\x1f'));
+}
+
+}  // namespace
+
+void EngineImpl::finish(RunningRequest& request, FinishReason reason) {
+  const int64_t now = now_us();
+  GenerationEvent rest = request.reply->finish();
+  if (!rest.text.empty() || !rest.tokens.empty()) request.state->emit(std::move(rest));
+  GenerationResult result;
+  result.text = request.reply->text();
+  result.tokens = request.reply->take_sampled();
+  result.finish_reason = reason;
+  result.message.role = Role::kAssistant;
+  result.message.content = result.text;
+  if (request.expects_tool_calls) {
+    ToolCallDelta parsed = parse_tool_calls(result.text);
+    if (!parsed.tool_calls.empty()) {
+      result.message.content = parsed.text.empty() ? std::nullopt : std::optional(parsed.text);
+      result.message.tool_calls = std::move(parsed.tool_calls);
+      if (reason == FinishReason::kStop) result.finish_reason = FinishReason::kToolCalls;
+    }
+  }
+  result.usage = request.usage;
+  result.usage.completion_tokens = request.reply->num_sampled();
+  const int64_t started = request.started_us > 0 ? request.started_us : now;
+  result.usage.queue_us = span_us(request.submitted_us, started);
+  result.usage.prefill_us =
+      span_us(request.started_us, request.first_token_us > 0 ? request.first_token_us : now);
+  result.usage.decode_us = span_us(request.first_token_us, now);
+  if (request.record != nullptr) {
+    result.session_id = public_id(request.record->id);
+    remember_reply(request, result);
+  }
+  release(request);
+  request.state->finish(std::move(result));
+}
+
+void EngineImpl::remember_reply(RunningRequest& request, GenerationResult& result) {
+  // Cancelled before its prompt was read: there is no reply to remember.
+  if (request.reply->tokens().empty()) return;
+  Transcript& transcript = request.record->transcript;
+  const auto kept = std::span(request.reply->tokens()).first(request.reply->num_kept_tokens());
+  append_reply(transcript, kept, static_cast<int32_t>(transcript.messages.size()));
+  transcript.messages.push_back(result.message);
+}
+
+void EngineImpl::fail(RunningRequest& request, Error error) {
+  release(request);
+  request.state->fail(std::move(error));
+}
+
+void EngineImpl::release(RunningRequest& request) {
+  if (request.record != nullptr) {
+    if (request.has_sequence) parts_.pool->promise(request.sequence, 0).ok();
+    request.record->busy = false;
+    sessions_.touch(*request.record);
+    return;
+  }
+  if (!request.has_sequence) return;
+  runner_.forget(request.sequence);
+  parts_.pool->close(request.sequence);
+}
+
+}  // namespace ikv
