@@ -1,0 +1,173 @@
+// The engine's predictions against the NumPy forward, teacher-forced over real conversations.
+//
+// Bounds: top-1 agreement at least 99 %, mean KL at most 1e-3 nats. The figures of each path are
+// printed and kept as properties in the test's XML output.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <numeric>
+
+#include "gguf/reader.h"
+#include "oracle_cache.h"
+#include "oracle_data.h"
+#include "oracle_isa.h"
+#include "text/tokenizer_gguf.h"
+
+namespace ikv::testing {
+namespace {
+
+constexpr double kMinTop1 = 0.99;
+constexpr double kMaxMeanKl = 1e-3;
+constexpr size_t kChunkTokens = 64;
+// The last rows of a segment go one by one, since decode has kernels of its own.
+constexpr size_t kDecodeTokens = 32;
+
+struct OraclePath {
+  ComputePath path = ComputePath::kPacked;
+  OracleIsa isa;
+  OracleCacheKind cache;
+};
+
+std::vector<OraclePath> all_paths() {
+  const std::vector<OracleIsa> isas = supported_isas();
+  std::vector<OraclePath> paths;
+  for (const OracleCacheKind& cache : exact_caches()) {
+    paths.push_back({ComputePath::kReference, isas.front(), cache});
+    for (const OracleIsa& isa : isas) paths.push_back({ComputePath::kPacked, isa, cache});
+  }
+  return paths;
+}
+
+struct Agreement {
+  size_t num_rows = 0;
+  size_t num_same_top = 0;
+  double sum_kl = 0.0;
+  double max_kl = 0.0;
+
+  void add(const Agreement& other) {
+    num_rows += other.num_rows;
+    num_same_top += other.num_same_top;
+    sum_kl += other.sum_kl;
+    max_kl = std::max(max_kl, other.max_kl);
+  }
+  double top1() const { return static_cast<double>(num_same_top) / static_cast<double>(num_rows); }
+  double mean_kl() const { return sum_kl / static_cast<double>(num_rows); }
+  std::string summary() const {
+    char text[128];
+    std::snprintf(text, sizeof(text), "%zu tokens, top-1 %.2f %%, mean KL %.2e, largest KL %.2e",
+                  num_rows, 100.0 * top1(), mean_kl(), max_kl);
+    return text;
+  }
+};
+
+void judge(const OracleRow& row, const float* logits, size_t vocab_size, Agreement& agreement) {
+  const double kl = estimate_kl(row, logits, vocab_size);
+  ++agreement.num_rows;
+  agreement.num_same_top += arg_max(logits, vocab_size) == row.top_ids[0];
+  agreement.sum_kl += kl;
+  agreement.max_kl = std::max(agreement.max_kl, kl);
+}
+
+class OracleLogitsTest : public ::testing::TestWithParam<OraclePath> {
+ protected:
+  void SetUp() override {
+    if (!std::filesystem::exists(model_path())) {
+      GTEST_SKIP() << model_path() << " is missing; `intentkv model get smollm2` brings it, or set "
+                   << "IKV_TEST_MODEL";
+    }
+    if (!std::filesystem::exists(data_dir())) {
+      GTEST_SKIP() << data_dir() << " is missing; set IKV_DATA_DIR to the conversations' folder";
+    }
+    auto golden = load_oracle_golden();
+    ASSERT_TRUE(golden.ok()) << golden.error().message;
+    golden_ = std::move(*golden);
+    const auto hash = sha256_of_file(model_path());
+    ASSERT_TRUE(hash.ok()) << hash.error().message;
+    if (*hash != golden_.model_sha256) {
+      GTEST_SKIP() << model_path() << " is another model than the goldens'";
+    }
+    load_model();
+  }
+
+  void load_model() {
+    const auto file = GgufFile::open(model_path());
+    ASSERT_TRUE(file.ok()) << file.error().message;
+    const auto tokenizer = load_tokenizer(*file);
+    ASSERT_TRUE(tokenizer.ok()) << tokenizer.error().message;
+    auto chat_template = load_chat_template(*file, *tokenizer);
+    ASSERT_TRUE(chat_template.ok()) << chat_template.error().message;
+    chat_template_ = std::move(*chat_template);
+    ModelOptions options;
+    options.path = GetParam().path;
+    auto model = Model::load(*file, options, threads_);
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    model_ = std::move(*model);
+  }
+
+  // Teacher-forced over one segment, whose rows begin at `row`.
+  void run_segment(const std::vector<TokenId>& tokens, const OracleRow* row, Agreement& agreement) {
+    const auto cache = GetParam().cache.create(*model_, threads_);
+    const size_t vocab_size = golden_.vocab_size;
+    std::vector<float> logits(kChunkTokens * vocab_size);
+    size_t begin = 0;
+    while (begin < tokens.size()) {
+      const size_t left = tokens.size() - begin;
+      const size_t count = left > kDecodeTokens ? std::min(kChunkTokens, left - kDecodeTokens) : 1;
+      std::vector<int32_t> rows(count);
+      std::iota(rows.begin(), rows.end(), 0);
+      const Status begun =
+          cache->begin_step(static_cast<LogicalPos>(begin), static_cast<int>(count));
+      ASSERT_TRUE(begun.ok()) << begun.error().message;
+      const ForwardBatch batch{{tokens.data() + begin, count}, rows};
+      const Status done = model_->forward(batch, cache->attention(), workspace_, logits.data());
+      ASSERT_TRUE(done.ok()) << done.error().message;
+      const Status ended = cache->end_step();
+      ASSERT_TRUE(ended.ok()) << ended.error().message;
+      for (size_t i = 0; i < count; ++i) {
+        judge(row[begin + i], logits.data() + i * vocab_size, vocab_size, agreement);
+      }
+      begin += count;
+    }
+  }
+
+  ForcedIsa isa_{GetParam().isa};
+  ThreadPool threads_{2};
+  Workspace workspace_{threads_};
+  OracleGolden golden_;
+  std::unique_ptr<ChatTemplate> chat_template_;
+  std::unique_ptr<Model> model_;
+};
+
+TEST_P(OracleLogitsTest, PredictsAsTheNumPyForwardOverRealConversations) {
+  ASSERT_EQ(static_cast<size_t>(model_->config().vocab_size), golden_.vocab_size);
+  Agreement total;
+  const OracleRow* row = golden_.rows.data();
+  for (const OracleSegment& segment : golden_.segments) {
+    const auto tokens = segment_tokens(segment, *chat_template_);
+    ASSERT_TRUE(tokens.ok()) << tokens.error().message;
+    ASSERT_EQ(tokens->size(), segment.num_tokens);
+    Agreement agreement;
+    ASSERT_NO_FATAL_FAILURE(run_segment(*tokens, row, agreement));
+    std::printf("  %-16s %s\n", segment.file.c_str(), agreement.summary().c_str());
+    total.add(agreement);
+    row += segment.num_tokens;
+  }
+  std::printf("  %-16s %s\n", "all", total.summary().c_str());
+  RecordProperty("agreement", total.summary());
+  EXPECT_GE(total.num_rows, 2000u);
+  EXPECT_GE(total.top1(), kMinTop1);
+  EXPECT_LE(total.mean_kl(), kMaxMeanKl);
+}
+
+INSTANTIATE_TEST_SUITE_P(Paths, OracleLogitsTest, ::testing::ValuesIn(all_paths()),
+                         [](const auto& test) {
+                           const OraclePath& path = test.param;
+                           return path.cache.name + (path.path == ComputePath::kReference
+                                                         ? std::string("Reference")
+                                                         : "Packed" + path.isa.name);
+                         });
+
+}  // namespace
+}  // namespace ikv::testing
