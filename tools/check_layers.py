@@ -14,7 +14,8 @@ SIBLINGS = {"text", "session", "intent", "relevance", "pruning", "kv", "model", 
 # that the siblings exchange, so it stands just above base. `server` is on top.
 HEIGHT = {"base": 0, "core": 1, "gguf": 2, "quant": 3, "ops": 4, "attention": 5}
 HEIGHT.update({name: 6 for name in SIBLINGS})
-HEIGHT.update({"engine": 7, "server": 8})
+# Fitting at first load needs a model, a tokenizer and the codes of kv; the engine calls it.
+HEIGHT.update({"calibration": 7, "engine": 8, "server": 9})
 # The plain C++ API that users include: any layer may use it, it uses the standard library only.
 PUBLIC = "intentkv"
 
