@@ -9,6 +9,7 @@
 #include <string>
 
 #include "cli_error.h"
+#include "cmd_calibrate.h"
 #include "model_catalog.h"
 #include "model_fetch.h"
 
@@ -81,9 +82,11 @@ int run_list() {
 }  // namespace
 
 void add_model_command(CLI::App& app, int& exit_code) {
-  CLI::App* command = app.add_subcommand("model", "Fetch a model");
+  CLI::App* command = app.add_subcommand("model", "Fetch and prepare models");
   command->require_subcommand(1);
-  command->footer("Examples:\n  intentkv model list\n  intentkv model get smollm2");
+  command->footer(
+      "Examples:\n  intentkv model list\n  intentkv model get smollm2\n"
+      "  intentkv model calibrate -m models/smollm2-135m-instruct-q4_1.gguf");
   auto options = std::make_shared<GetOptions>();
   CLI::App* get = command->add_subcommand("get", "Download a model and check its SHA-256");
   get->add_option("name", options->name, "Name from `intentkv model list`")->required();
@@ -95,6 +98,7 @@ void add_model_command(CLI::App& app, int& exit_code) {
   command->add_subcommand("list", "What can be fetched")->callback([&exit_code] {
     exit_code = run_list();
   });
+  add_calibrate_command(*command, exit_code);
 }
 
 }  // namespace ikv

@@ -1,4 +1,4 @@
-// `intentkv model`: fetches models and lists those that can be fetched.
+// `intentkv model`: fetches models, lists those that can be fetched, calibrates.
 #pragma once
 
 #include <CLI/CLI.hpp>
