@@ -12,6 +12,8 @@ namespace ikv {
 struct PoolAttention::Item {
   KvStep step;
   bool decode = false;
+  const AttendPolicy* attend = nullptr;
+  AttendStats* stats = nullptr;
   size_t first_row = 0;  ///< of the batch
   PageViewCache::Pages* pages = nullptr;
   size_t first_part = 0;
@@ -37,6 +39,7 @@ PoolAttention::PoolAttention(KvPool& pool, const KeyCodebooks* codebooks, Thread
       threads_(threads),
       views_(pool),
       keys_(static_cast<size_t>(threads.num_threads())),
+      selector_(threads),
       scratch_(std::make_unique<AttentionScratch>()) {
   for (int layer = 0; layer < pool.num_layers(); ++layer) {
     unsealed_stride_ = std::max<size_t>(unsealed_stride_, pool.tail_layout(layer).page_bytes);
@@ -72,6 +75,8 @@ Status PoolAttention::begin_step(std::span<const StepRows> rows) {
     Item item;
     item.step = pool_.step(sequence.sequence);
     item.decode = sequence.decode;
+    item.attend = codebooks_ != nullptr ? sequence.attend : nullptr;
+    item.stats = sequence.stats;
     item.first_row = positions_.size();
     const auto committed = pool_.blocks(sequence.sequence);
     const size_t num_sealed = static_cast<size_t>(item.step.old_length / pool_.block_tokens());
@@ -240,53 +245,96 @@ void PoolAttention::attend_decode_rows(int layer, const AttentionSpec& spec, con
 void PoolAttention::attend_decode_parts(int layer, const AttentionSpec& spec, size_t nth,
                                         const float* q, float* out) {
   decode_jobs_.clear();
+  select_jobs_.clear();
+  select_stats_.clear();
   loans_.clear();
-  const auto head_dim = static_cast<size_t>(spec.head_dim);
-  const size_t q_stride = static_cast<size_t>(spec.num_heads) * head_dim;
-  const auto group = static_cast<size_t>(spec.num_heads / spec.num_kv_heads);
-  // The own block's unsealed page takes its place at the end of the list for the time of the call,
-  // instead of copying the list: a sealed page of the same block steps aside.
   for (Item& item : items_) {
     if (!item.decode || nth >= item.num_parts) continue;
     const Part& part = parts_[item.first_part + nth];
-    const auto own = static_cast<size_t>(part.block_index);
     for (int head = 0; head < spec.num_kv_heads; ++head) {
-      auto& views = item.pages->views[static_cast<size_t>(pool_.page_index(layer, head))];
-      lend(views, own, own_view(part, layer, head, part.end));
-      for (int i = 0; i < part.num_rows(); ++i) {
-        DecodeJob job;
-        const size_t offset = (part.first_row + static_cast<size_t>(i)) * q_stride +
-                              static_cast<size_t>(head) * group * head_dim;
-        job.q = q + offset;
-        job.out = out + offset;
-        job.position = part.begin + i;
-        job.pages = std::span<const KvPageView>(views).first(own + 1);
-        decode_jobs_.push_back(job);
-      }
+      const std::byte* codes = part.sealed == kNoBlock
+                                   ? std::as_const(pool_).page_codes(part.unsealed, layer, head)
+                                   : nullptr;
+      lend(*item.pages, static_cast<size_t>(pool_.page_index(layer, head)),
+           own_view(part, layer, head, part.end), codes);
+    }
+  }
+  for (const Item& item : items_) {
+    if (!item.decode || nth >= item.num_parts) continue;
+    const Part& part = parts_[item.first_part + nth];
+    for (int head = 0; head < spec.num_kv_heads; ++head) {
+      add_decode_jobs(layer, spec, item, part, head, q, out);
     }
   }
   if (!decode_jobs_.empty()) attend_decode(spec, decode_jobs_, *scratch_, threads_);
-  for (Loan& loan : loans_) {
+  if (!select_jobs_.empty()) selector_.attend(spec, select_jobs_);
+  for (size_t i = 0; i < select_jobs_.size(); ++i) {
+    if (select_stats_[i] != nullptr) *select_stats_[i] += select_jobs_[i].stats;
+  }
+  take_back_loans();
+}
+
+void PoolAttention::add_decode_jobs(int layer, const AttentionSpec& spec, const Item& item,
+                                    const Part& part, int kv_head, const float* q, float* out) {
+  const auto head_dim = static_cast<size_t>(spec.head_dim);
+  const auto group = static_cast<size_t>(spec.num_heads / spec.num_kv_heads);
+  const size_t q_stride = static_cast<size_t>(spec.num_heads) * head_dim;
+  const auto page = static_cast<size_t>(pool_.page_index(layer, kv_head));
+  const auto num_pages = static_cast<size_t>(part.block_index) + 1;
+  for (int i = 0; i < part.num_rows(); ++i) {
+    DecodeJob job;
+    const size_t offset = (part.first_row + static_cast<size_t>(i)) * q_stride +
+                          static_cast<size_t>(kv_head) * group * head_dim;
+    job.q = q + offset;
+    job.out = out + offset;
+    job.position = part.begin + i;
+    job.pages = std::span<const KvPageView>(item.pages->views[page]).first(num_pages);
+    if (item.attend == nullptr || !DecodeSelector::selects(*item.attend, spec, job.position)) {
+      decode_jobs_.push_back(job);
+      continue;
+    }
+    SelectJob select;
+    select.decode = job;
+    select.codes = std::span<const std::byte* const>(item.pages->codes[page]).first(num_pages);
+    select.codebook = codebooks_->head(layer, kv_head);
+    select.policy = item.attend;
+    select.seed = (static_cast<uint64_t>(job.position) << 20) + page;
+    select_jobs_.push_back(select);
+    select_stats_.push_back(item.stats);
+  }
+}
+
+// The own block's unsealed page takes its place at the end of the list for the time of a call,
+// instead of copying the list; a sealed page of the same block steps aside.
+void PoolAttention::lend(PageViewCache::Pages& pages, size_t page, const KvPageView& own,
+                         const std::byte* own_codes) {
+  std::vector<KvPageView>& views = pages.views[page];
+  Loan loan;
+  loan.views = &views;
+  loan.index = static_cast<size_t>(own.begin / pool_.block_tokens());
+  loan.appended = loan.index == views.size();
+  if (loan.appended) {
+    views.push_back(own);
+  } else {
+    loan.aside = views[loan.index];
+    views[loan.index] = own;
+  }
+  if (own_codes != nullptr && !pages.codes.empty()) {
+    loan.codes = &pages.codes[page];
+    loan.codes->push_back(own_codes);
+  }
+  loans_.push_back(loan);
+}
+
+void PoolAttention::take_back_loans() {
+  for (const Loan& loan : loans_) {
     if (loan.appended) {
       loan.views->pop_back();
     } else {
       (*loan.views)[loan.index] = loan.aside;
     }
+    if (loan.codes != nullptr) loan.codes->pop_back();
   }
-}
-
-void PoolAttention::lend(std::vector<KvPageView>& views, size_t index, const KvPageView& own) {
-  Loan loan;
-  loan.views = &views;
-  loan.index = index;
-  loan.appended = index == views.size();
-  if (loan.appended) {
-    views.push_back(own);
-  } else {
-    loan.aside = views[index];
-    views[index] = own;
-  }
-  loans_.push_back(loan);
 }
 
 }  // namespace ikv

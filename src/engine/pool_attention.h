@@ -11,6 +11,7 @@
 #include "base/aligned_buffer.h"
 #include "base/thread_pool.h"
 #include "core/layer_attention.h"
+#include "engine/decode_selector.h"
 #include "engine/page_view_cache.h"
 #include "engine/rope_rows.h"
 #include "engine/step_rows.h"
@@ -61,11 +62,16 @@ class PoolAttention : public LayerAttention {
   /// A head's page list in which the row's own unsealed page stands for the time of a call.
   struct Loan {
     std::vector<KvPageView>* views = nullptr;
+    std::vector<const std::byte*>* codes = nullptr;  ///< null: nothing was appended there
     size_t index = 0;
     bool appended = false;
     KvPageView aside;  ///< the sealed page of the same block, if this step seals it
   };
-  void lend(std::vector<KvPageView>& views, size_t index, const KvPageView& own);
+  void lend(PageViewCache::Pages& pages, size_t page, const KvPageView& own,
+            const std::byte* own_codes);
+  void take_back_loans();
+  void add_decode_jobs(int layer, const AttentionSpec& spec, const Item& item, const Part& part,
+                       int kv_head, const float* q, float* out);
 
   KvPool& pool_;
   const KeyCodebooks* codebooks_;
@@ -80,6 +86,9 @@ class PoolAttention : public LayerAttention {
   std::vector<std::vector<float>> keys_;  ///< by thread: a block's keys as stored, for its digest
   std::vector<Loan> loans_;
   std::vector<DecodeJob> decode_jobs_;
+  std::vector<SelectJob> select_jobs_;
+  std::vector<AttendStats*> select_stats_;  ///< by select job
+  DecodeSelector selector_;
   std::vector<PrefillJob> prefill_jobs_;
   std::unique_ptr<AttentionScratch> scratch_;
 };
