@@ -58,17 +58,26 @@ std::vector<float> sharpened_logits(const Model& model, const std::vector<TokenI
   return logits;
 }
 
-// The forward in double is slow, and all paths of a weight format share its results.
-const std::vector<float>& sharpened_reference(WeightType type, uint32_t seed,
-                                              const LoadedModel& loaded,
-                                              const std::vector<TokenId>& tokens) {
-  static std::map<std::pair<WeightType, uint32_t>, std::vector<float>> results;
-  std::vector<float>& logits = results[{type, seed}];
-  if (!logits.empty()) return logits;
-  for (const auto& row : reference_logits(loaded.reference, tokens)) {
-    for (const double logit : row) logits.push_back(static_cast<float>(logit * kSharpness));
+// A model, its input and what the forward in double predicts.
+struct TinyCase {
+  std::vector<std::byte> bytes;
+  std::vector<TokenId> tokens;
+  std::vector<float> expected;
+};
+
+// Made once and kept: all paths of a weight format share it, and the forward in double is slow.
+const TinyCase& tiny_case(WeightType type, uint32_t seed) {
+  static std::map<std::pair<WeightType, uint32_t>, TinyCase> cases;
+  TinyCase& made = cases[{type, seed}];
+  if (!made.bytes.empty()) return made;
+  ThreadPool threads(2);
+  LoadedModel loaded = load_tiny(tiny_options(type, seed), threads, ComputePath::kReference);
+  made.bytes = std::move(loaded.bytes);
+  made.tokens = random_tokens(seed);
+  for (const auto& row : reference_logits(loaded.reference, made.tokens)) {
+    for (const double logit : row) made.expected.push_back(static_cast<float>(logit * kSharpness));
   }
-  return logits;
+  return made;
 }
 
 struct TinyPath {
@@ -91,10 +100,11 @@ TEST_P(OracleTinyTest, PredictsAsTheForwardInDouble) {
   size_t same_top = 0, rows = 0;
   double kl = 0.0;
   for (uint32_t seed = 1; seed <= kNumModels; ++seed) {
-    const LoadedModel loaded = load_tiny(tiny_options(type, seed), threads, path.path);
-    const std::vector<TokenId> tokens = random_tokens(seed);
-    const auto actual = sharpened_logits(*loaded.model, tokens, threads);
-    const std::vector<float>& expected = sharpened_reference(type, seed, loaded, tokens);
+    const TinyCase& tiny = tiny_case(type, seed);
+    const auto model = load_bytes(tiny.bytes, threads, path.path);
+    ASSERT_TRUE(model.ok()) << model.error().message;
+    const auto actual = sharpened_logits(**model, tiny.tokens, threads);
+    const std::vector<float>& expected = tiny.expected;
     ASSERT_EQ(actual.size(), expected.size());
     for (size_t begin = 0; begin < actual.size(); begin += kVocab, ++rows) {
       kl += exact_kl(expected.data() + begin, actual.data() + begin, kVocab);
