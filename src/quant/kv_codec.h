@@ -14,20 +14,23 @@ namespace ikv {
 Result<KvPageLayout> make_kv_page_layout(KvFormats formats, int head_dim, int block_tokens);
 
 /// Writes rows first_row .. first_row+num_rows-1 of a page whose K and V are f32, f16 or bf16 (an
-/// unsealed page). `k`, `v`: rows of head_dim floats, `stride` floats apart; k after RoPE.
+/// unsealed page). `k`, `v`: rows of head_dim floats, `stride` floats apart; k after RoPE. Finite
+/// values beyond f16's range become its largest, NaN stays NaN. Thread-safe for different rows.
 void write_kv_rows(const KvPageLayout& layout, std::byte* page, int first_row, int num_rows,
                    const float* k, const float* v, size_t stride);
 
-/// Reads rows of a page of any format as floats; `k` or `v` may be null. Rows `stride` floats apart.
+/// Reads rows of a page of any format as floats; `k` or `v` may be null. Rows `stride` floats
+/// apart.
 void read_kv_rows(const KvPageLayout& layout, const std::byte* page, int first_row, int num_rows,
                   float* k, float* v, size_t stride);
 
 /// Writes the page `target` from the first `num_tokens` rows of `source`: sealing (f16 to int8) and
 /// demotion (int8 to int4). Deterministic: a function of the source's bytes alone. K int4 has scale
 /// and minimum per channel over the page's tokens, V int4 per token and 32 channels; int8 is
-/// symmetric with one scale per token. Scales and minima are stored as IEEE halves (half the tables of
-/// float: int4 pages must stay near 31 % of f16's bytes); a scale is rounded up to a half first and
-/// values are quantised with that rounded scale, so its width costs no accuracy. Same formats: a copy. Rows that are not there are zeroed.
+/// symmetric with one scale per token. Scales and minima are stored as IEEE halves (half the tables
+/// of float: int4 pages must stay near 31 % of f16's bytes); a scale is rounded up to a half first
+/// and values are quantised with that rounded scale, so its width costs no accuracy. Same formats:
+/// a copy. Rows that are not there are zeroed.
 void convert_kv_page(const KvPageLayout& from, const std::byte* source, int num_tokens,
                      const KvPageLayout& to, std::byte* target);
 

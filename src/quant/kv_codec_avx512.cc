@@ -1,0 +1,22 @@
+// KV codecs compiled for the AVX512 target.
+#include "quant/kv_codec_kernels.h"
+
+#if defined(__x86_64__)
+
+#include <immintrin.h>
+
+#include <cmath>
+#include <cstring>
+
+IKV_TARGET_AVX512_BEGIN
+#define IKV_CODEC_NAMESPACE kv_codec_avx512
+#define IKV_CODEC_F16C
+#include "quant/kv_codec_kernels-inl.h"
+IKV_TARGET_END
+
+namespace ikv {
+const KvCodecKernels kKvCodecAvx512 = {kv_codec_avx512::decode, kv_codec_avx512::store_plain,
+                                       kv_codec_avx512::convert};
+}  // namespace ikv
+
+#endif
