@@ -19,13 +19,12 @@ struct KvPageLayout {
   int head_dim = 0;
   int block_tokens = 0;
   uint32_t k_offset = 0;  ///< K rows
-  /// int8: one scale per token; int4: per channel a scale and a minimum. All IEEE halves: values
-  /// are quantised with the scale as rounded, so its width costs no accuracy.
-  uint32_t k_scale_offset =
-      0;                  ///< int8: f32 per token; int4: f16 step, then f16 minimum per channel
+  /// int8: one scale per token; int4: per channel a scale and a minimum. All IEEE halves: values are
+  /// quantised with the scale as rounded, so its width costs no accuracy.
+  uint32_t k_scale_offset = 0;
   uint32_t v_offset = 0;  ///< V rows
-  uint32_t v_scale_offset =
-      0;  ///< int8: f32 per token; int4: f16 step and minimum per token and 32 channels
+  /// int8: one scale per token; int4: scale and minimum per token and 32 channels; halves.
+  uint32_t v_scale_offset = 0;
   uint32_t page_bytes = 0;  ///< whole page, a multiple of 64
 };
 

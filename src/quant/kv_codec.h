@@ -29,8 +29,11 @@ void read_kv_rows(const KvPageLayout& layout, const std::byte* page, int first_r
 /// and minimum per channel over the page's tokens, V int4 per token and 32 channels; int8 is
 /// symmetric with one scale per token. Scales and minima are stored as IEEE halves (half the tables
 /// of float: int4 pages must stay near 31 % of f16's bytes); a scale is rounded up to a half first
-/// and values are quantised with that rounded scale, so its width costs no accuracy. Same formats:
-/// a copy. Rows that are not there are zeroed.
+/// and values are quantised with that rounded scale, so its width costs no accuracy. Tables of int4
+/// keys: all scales, then all minima; of int4 values: scale and minimum of each group. Nibbles go
+/// by 32 channels in 16 bytes: low ones are channels 0..15, high ones 16..31. K or V whose format
+/// stays is copied. Rows that are not there are zeroed. Finite numbers stay finite: what is beyond
+/// a format's range becomes its largest. The same bytes on every machine.
 void convert_kv_page(const KvPageLayout& from, const std::byte* source, int num_tokens,
                      const KvPageLayout& to, std::byte* target);
 

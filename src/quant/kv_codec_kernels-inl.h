@@ -47,6 +47,12 @@ inline uint16_t float_half(float x) {
   return static_cast<uint16_t>(sign | (nan ? 0x7E00u : half));
 }
 
+/// The smallest half that is not below x >= 0; 65504 at most.
+inline uint16_t float_half_up(float x) {
+  const uint16_t half = float_half(x);
+  return static_cast<uint16_t>(half_float(half) < x && half < 0x7BFFu ? half + 1 : half);
+}
+
 inline uint16_t float_bfloat(float x) {
   const uint32_t bits = float_bits(x);
   const bool nan = (bits & 0x7FFFFFFFu) > 0x7F800000u;
@@ -130,8 +136,9 @@ inline void decode_int4_value_row(const uint8_t* row, const uint8_t* params, int
 }
 
 inline void decode_int8_row(const uint8_t* row, const uint8_t* scale, int n, float* out) {
-  float step;
-  std::memcpy(&step, scale, 4);
+  uint16_t half;
+  std::memcpy(&half, scale, 2);
+  const float step = half_float(half);
   const auto* codes = reinterpret_cast<const int8_t*>(row);
   for (int i = 0; i < n; ++i) out[i] = static_cast<float>(codes[i]) * step;
 }
@@ -166,7 +173,7 @@ void decode(const KvPart& part, const uint8_t* rows, const uint8_t* scales, int 
         decode_bfloat_row(row, n, out);
         break;
       case KvFormat::kInt8:
-        decode_int8_row(row, scales + r * 4, n, out);
+        decode_int8_row(row, scales + r * 2, n, out);
         break;
       case KvFormat::kInt4:
         if (part.is_key) {
@@ -209,12 +216,10 @@ inline void encode_int8_row(const float* x, int n, uint8_t* row, uint8_t* scale)
   }
   float largest = 0.0f;
   for (const float m : most) largest = largest > m ? largest : m;
-  largest = largest < 3e38f ? largest : 3e38f;
-  // Below this the inverse overflows; such rows count as zero.
-  const bool zero = largest < 1e-30f;
-  const float step = zero ? 0.0f : largest / 127.0f;
-  const float inverse = zero ? 0.0f : 127.0f / largest;
-  std::memcpy(scale, &step, 4);
+  const uint16_t half = float_half_up(largest / 127.0f);
+  const float step = half_float(half);
+  const float inverse = step > 0.0f ? 1.0f / step : 0.0f;
+  std::memcpy(scale, &half, 2);
   for (int i = 0; i < n; ++i) {
     float y = x[i] * inverse;
     y = y < 127.0f ? y : 127.0f;  // also what a NaN becomes
@@ -232,11 +237,11 @@ inline Int4Params make_int4_params(float low, float high, uint16_t* step_half, u
   *low_half = float_half(low);
   Int4Params params;
   params.low = half_float(*low_half);
-  *step_half = float_half((high - params.low) / 15.0f);
+  const float range = high - params.low;
+  *step_half = range > 0.0f ? float_half_up(range / 15.0f) : uint16_t{0};
   const float step = half_float(*step_half);
-  // A step that rounds to zero or below (all values equal): codes stay 0.
+  // No step where all values are equal: codes stay 0.
   params.inverse = step > 0.0f ? 1.0f / step : 0.0f;
-  if (!(step > 0.0f)) *step_half = 0;
   return params;
 }
 
@@ -311,7 +316,7 @@ void convert(const KvPart& from, const uint8_t* from_rows, const uint8_t* from_s
   for (int r = 0; r < num_rows; ++r) {
     decode(from, from_rows, from_scales, r, 1, x, 0);
     if (to.format == KvFormat::kInt8) {
-      encode_int8_row(x, n, rows + r * n, scales + r * 4);
+      encode_int8_row(x, n, rows + r * n, scales + r * 2);
     } else if (to.format == KvFormat::kInt4) {
       encode_int4_value_row(x, n, rows + r * (n / 2), scales + r * (n / 32) * 4);
     } else {

@@ -59,7 +59,7 @@ inline size_t kv_row_bytes(KvFormat format, int head_dim) {
 inline size_t kv_scale_bytes(const KvPart& part) {
   const auto dim = static_cast<size_t>(part.head_dim);
   const auto tokens = static_cast<size_t>(part.block_tokens);
-  if (part.format == KvFormat::kInt8) return tokens * 4;
+  if (part.format == KvFormat::kInt8) return tokens * 2;
   if (part.format == KvFormat::kInt4) return part.is_key ? dim * 4 : tokens * (dim / 32) * 4;
   return 0;
 }
