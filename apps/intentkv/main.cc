@@ -12,6 +12,7 @@
 #ifdef IKV_WITH_ENGINE
 #include "cmd_bench.h"
 #include "cmd_chat.h"
+#include "cmd_eval.h"
 #include "cmd_generate.h"
 #endif
 
@@ -50,6 +51,7 @@ int run(int argc, char** argv) {
   add_chat_command(app, exit_code);
   add_generate_command(app, exit_code);
   add_bench_command(app, exit_code);
+  add_eval_command(app, exit_code);
 #endif
   add_model_command(app, exit_code);
   add_inspect_command(app, exit_code);

@@ -10,9 +10,8 @@
 
 #include "base/log.h"
 #include "engine/engine_impl.h"
+#include "engine/pool_setup.h"
 #include "gguf/reader.h"
-#include "kv/page_digest.h"
-#include "quant/kv_codec.h"
 #include "text/tokenizer_gguf.h"
 
 namespace ikv {
@@ -71,24 +70,19 @@ Status check_context(EngineConfig& config, const ModelConfig& model) {
                         std::to_string(model.context_tokens));
 }
 
-Result<KvPoolConfig> pool_config(const EngineConfig& config, const Model& model) {
-  KvPoolConfig pool;
-  for (int layer = 0; layer < model.config().num_layers; ++layer) {
-    const AttentionSpec& spec = model.attention_spec(layer);
-    pool.layers.push_back({spec.num_kv_heads, spec.head_dim});
-  }
-  IKV_ASSIGN_OR_RETURN(pool.formats.k, parse_cache_type("cache_type_k", config.cache_type_k));
-  IKV_ASSIGN_OR_RETURN(pool.formats.v, parse_cache_type("cache_type_v", config.cache_type_v));
-  pool.block_tokens = config.block_tokens;
-  pool.digest_bytes_per_page = page_digest_bytes;
-  pool.make_layout = make_kv_page_layout;
-  return pool;
+Result<KvPoolConfig> pool_config(const EngineConfig& config, const Model& model, bool codes,
+                                 bool demotable) {
+  KvFormats formats;
+  IKV_ASSIGN_OR_RETURN(formats.k, parse_cache_type("cache_type_k", config.cache_type_k));
+  IKV_ASSIGN_OR_RETURN(formats.v, parse_cache_type("cache_type_v", config.cache_type_v));
+  return make_pool_config(model, formats, config.block_tokens, codes, demotable);
 }
 
 // Scratch and pages share one cap. The pool names its own minimum; scratch is added to it here.
 Status create_pool(EngineParts& parts) {
   const EngineConfig& config = parts.config;
-  IKV_ASSIGN_OR_RETURN(KvPoolConfig pool, pool_config(config, *parts.model));
+  IKV_ASSIGN_OR_RETURN(KvPoolConfig pool,
+                       pool_config(config, *parts.model, !parts.codebooks.empty(), true));
   parts.ledger = std::make_unique<MemoryLedger>(config.kv_memory_bytes);
   auto created = KvPool::create(std::move(pool), parts.ledger.get());
   if (!created.ok()) return created.error();

@@ -14,7 +14,8 @@ struct PoolAttention::Item {
   bool decode = false;
   const AttendPolicy* attend = nullptr;
   AttendStats* stats = nullptr;
-  size_t first_row = 0;  ///< of the batch
+  LogicalPos mass_from = 0;  ///< rows from here on report their mass by page
+  size_t first_row = 0;      ///< of the batch
   PageViewCache::Pages* pages = nullptr;
   size_t first_part = 0;
   size_t num_parts = 0;
@@ -71,12 +72,14 @@ Status PoolAttention::begin_step(std::span<const StepRows> rows) {
   items_.clear();
   parts_.clear();
   positions_.clear();
+  page_mass_.assign(rows.size(), {});
   for (const StepRows& sequence : rows) {
     Item item;
     item.step = pool_.step(sequence.sequence);
     item.decode = sequence.decode;
     item.attend = codebooks_ != nullptr ? sequence.attend : nullptr;
     item.stats = sequence.stats;
+    item.mass_from = item.step.new_length - sequence.num_mass_rows;
     item.first_row = positions_.size();
     const auto committed = pool_.blocks(sequence.sequence);
     const size_t num_sealed = static_cast<size_t>(item.step.old_length / pool_.block_tokens());
@@ -204,6 +207,7 @@ void PoolAttention::seal_part(int layer, const Part& part, int kv_head) {
 void PoolAttention::attend_prefill_rows(int layer, const AttentionSpec& spec, const float* q,
                                         float* out) {
   prefill_jobs_.clear();
+  mass_jobs_.clear();
   const auto head_dim = static_cast<size_t>(spec.head_dim);
   const size_t q_stride = static_cast<size_t>(spec.num_heads) * head_dim;
   const auto group = static_cast<size_t>(spec.num_heads / spec.num_kv_heads);
@@ -226,10 +230,36 @@ void PoolAttention::attend_prefill_rows(int layer, const AttentionSpec& spec, co
       job.pages = std::span<const KvPageView>(item.pages->views[page])
                       .first(static_cast<size_t>(part.block_index));
       job.own = own_view(part, layer, head, part.end);
+      if (part.end > item.mass_from) {
+        MassJob mass;
+        mass.job = prefill_jobs_.size();
+        mass.item = part.item;
+        mass.page = page;
+        mass.mass.resize(job.pages.size() + 1);
+        mass_jobs_.push_back(std::move(mass));
+        job.mass_first_row = std::max(0, item.mass_from - part.begin);
+      }
       prefill_jobs_.push_back(job);
     }
   }
-  if (!prefill_jobs_.empty()) attend_prefill(spec, prefill_jobs_, *scratch_, threads_);
+  if (prefill_jobs_.empty()) return;
+  for (MassJob& mass : mass_jobs_) prefill_jobs_[mass.job].page_mass = mass.mass.data();
+  attend_prefill(spec, prefill_jobs_, *scratch_, threads_);
+  add_page_mass();
+}
+
+void PoolAttention::add_page_mass() {
+  for (const MassJob& job : mass_jobs_) {
+    auto& pages = page_mass_[job.item];
+    pages.resize(static_cast<size_t>(pool_.pages_per_block()));
+    std::vector<float>& sums = pages[job.page];
+    if (sums.size() < job.mass.size()) sums.resize(job.mass.size());
+    for (size_t i = 0; i < job.mass.size(); ++i) sums[i] += job.mass[i];
+  }
+}
+
+const std::vector<std::vector<float>>& PoolAttention::page_mass(size_t item) const {
+  return page_mass_[item];
 }
 
 void PoolAttention::attend_decode_rows(int layer, const AttentionSpec& spec, const float* q,

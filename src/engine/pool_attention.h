@@ -36,6 +36,10 @@ class PoolAttention : public LayerAttention {
   Status attend(int layer, const AttentionSpec& spec, float* q, float* k, const float* v,
                 float* out) override;
 
+  /// Attention mass by sealed page of the step's item `item`, of the last rows that StepRows asked
+  /// for: [page index of a block][block]. Valid until the next begin_step().
+  const std::vector<std::vector<float>>& page_mass(size_t item) const;
+
   /// A closed sequence's tables go.
   void forget(KvSequenceId sequence) { views_.forget(sequence); }
 
@@ -55,6 +59,7 @@ class PoolAttention : public LayerAttention {
   std::byte* unsealed_page(const Part& part, int layer, int kv_head);
   KvPageView own_view(const Part& part, int layer, int kv_head, LogicalPos end);
   void attend_prefill_rows(int layer, const AttentionSpec& spec, const float* q, float* out);
+  void add_page_mass();
   void attend_decode_rows(int layer, const AttentionSpec& spec, const float* q, float* out);
   void attend_decode_parts(int layer, const AttentionSpec& spec, size_t nth, const float* q,
                            float* out);
@@ -90,6 +95,14 @@ class PoolAttention : public LayerAttention {
   std::vector<AttendStats*> select_stats_;  ///< by select job
   DecodeSelector selector_;
   std::vector<PrefillJob> prefill_jobs_;
+  struct MassJob {
+    size_t job = 0;  ///< index into prefill_jobs_
+    size_t item = 0;
+    size_t page = 0;
+    std::vector<float> mass;  ///< [pages + 1]
+  };
+  std::vector<MassJob> mass_jobs_;
+  std::vector<std::vector<std::vector<float>>> page_mass_;  ///< [item][page index][block]
   std::unique_ptr<AttentionScratch> scratch_;
 };
 

@@ -1,0 +1,44 @@
+// Recorded conversations for `intentkv eval`.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/tokenized_chat.h"
+#include "intentkv/message.h"
+#include "text/chat_template.h"
+
+namespace ikv {
+
+/// One recorded conversation.
+struct EvalConversation {
+  std::string id;
+  std::vector<Message> messages;
+};
+
+/// Reads a JSONL file, one object a line with `messages` in OpenAI's format (arguments of tool
+/// calls as text or object) and an optional `id`; or one JSON file that is an array of messages or
+/// an object with `messages`. Errors name file and line: kIo, kInvalidFile.
+Result<std::vector<EvalConversation>> read_conversations(const std::string& path);
+
+/// One reply to be predicted: tokens [begin, end) of a conversation's tokens, the end mark
+/// included.
+struct EvalTurn {
+  int32_t message = 0;
+  LogicalPos begin = 0;
+  LogicalPos end = 0;
+};
+
+/// A conversation as the engine would have stored it, cut at the last whole turn that fits.
+struct EvalSession {
+  std::string id;
+  std::vector<TokenId> tokens;
+  std::vector<EvalTurn> turns;  ///< of assistant messages with any token
+};
+
+/// Renders and tokenises, cut to `max_tokens`. Errors: those of the template.
+Result<EvalSession> make_eval_session(const EvalConversation& conversation,
+                                      const ChatTemplate& chat_template, int32_t max_tokens);
+
+}  // namespace ikv

@@ -1,0 +1,106 @@
+#include "engine/replay_lane.h"
+
+#include <algorithm>
+
+#include "base/clock.h"
+#include "engine/pool_setup.h"
+
+namespace ikv {
+namespace {
+
+// Queries of the span whose attention decides on residency (design: section 5, level 1).
+constexpr int32_t kSpanQueries = 8;
+
+}  // namespace
+
+Result<std::unique_ptr<ReplayLane>> ReplayLane::create(const Model& model,
+                                                       const KeyCodebooks* codebooks,
+                                                       ThreadPool& threads,
+                                                       const ReplayConfig& config,
+                                                       int32_t max_tokens) {
+  std::unique_ptr<ReplayLane> lane(new ReplayLane());
+  lane->config_ = config;
+  KvPoolConfig pool = make_pool_config(model, config.formats, config.block_tokens,
+                                       codebooks != nullptr, config.policy.demotes());
+  pool.share_prefixes = false;
+  // Bounded by arithmetic, not by the user: f32 pages of all tokens and as much again.
+  size_t token_bytes = 0;
+  for (const KvLayerShape& layer : pool.layers) {
+    token_bytes +=
+        static_cast<size_t>(layer.num_kv_heads) * static_cast<size_t>(layer.head_dim) * 8;
+  }
+  const size_t cap = (static_cast<size_t>(max_tokens) + 1024) * token_bytes * 2 + (64u << 20);
+  lane->ledger_ = std::make_unique<MemoryLedger>(cap);
+  IKV_ASSIGN_OR_RETURN(lane->pool_, KvPool::create(std::move(pool), lane->ledger_.get()));
+  lane->runner_ = std::make_unique<StepRunner>(model, *lane->pool_, codebooks, threads);
+  return lane;
+}
+
+ReplayLane::~ReplayLane() = default;
+
+Status ReplayLane::begin() {
+  if (open_) {
+    runner_->forget(sequence_);
+    pool_->close(sequence_);
+  }
+  open_ = false;
+  cost_ = {};
+  IKV_ASSIGN_OR_RETURN(sequence_, pool_->open({config_.policy.id(), 0}));
+  open_ = true;
+  return {};
+}
+
+Status ReplayLane::prefill(std::span<const TokenId> tokens, bool turn_starts) {
+  const int64_t start = now_us();
+  while (!tokens.empty()) {
+    const size_t count = std::min(tokens.size(), static_cast<size_t>(config_.chunk_tokens));
+    StepRows rows;
+    rows.sequence = sequence_;
+    rows.tokens = tokens.first(count);
+    tokens = tokens.subspan(count);
+    if (tokens.empty()) rows.num_logit_rows = 1;
+    if (tokens.empty() && turn_starts && config_.policy.demotes()) {
+      rows.num_mass_rows = std::min(static_cast<int32_t>(count), kSpanQueries);
+    }
+    IKV_RETURN_IF_ERROR(runner_->run({&rows, 1}));
+    cost_.evaluated_tokens += count;
+  }
+  note_memory();
+  if (turn_starts && config_.policy.demotes()) {
+    IKV_RETURN_IF_ERROR(demote_pages(*pool_, sequence_, runner_->attention().page_mass(0),
+                                     config_.policy.resident, cost_.resident));
+    note_memory();
+  }
+  cost_.prefill_us += now_us() - start;
+  return {};
+}
+
+Status ReplayLane::decode(TokenId token) {
+  const int64_t start = now_us();
+  StepRows rows;
+  rows.sequence = sequence_;
+  rows.tokens = {&token, 1};
+  rows.decode = true;
+  rows.num_logit_rows = 1;
+  rows.attend = config_.policy.prunes() ? &config_.policy.attend : nullptr;
+  rows.stats = &cost_.attend;
+  IKV_RETURN_IF_ERROR(runner_->run({&rows, 1}));
+  cost_.decode_us += now_us() - start;
+  ++cost_.decoded_tokens;
+  note_memory();
+  return {};
+}
+
+size_t ReplayLane::kv_bytes() const {
+  const KvPoolStats stats = pool_->stats();
+  // Pages by what lives in them: the arena grows by whole extents, which at one session's size
+  // would count the extents' free rest.
+  return stats.live_page_bytes + ledger_->used_bytes(MemoryUse::kCodes) +
+         ledger_->used_bytes(MemoryUse::kDigests) + ledger_->used_bytes(MemoryUse::kTables);
+}
+
+void ReplayLane::note_memory() {
+  cost_.peak_kv_bytes = std::max(cost_.peak_kv_bytes, kv_bytes());
+}
+
+}  // namespace ikv

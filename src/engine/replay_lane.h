@@ -1,0 +1,83 @@
+// ReplayLane: one configuration of cache and pruning that a recorded conversation is replayed on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/memory_ledger.h"
+#include "base/result.h"
+#include "base/thread_pool.h"
+#include "core/ids.h"
+#include "core/kv_format.h"
+#include "engine/kv_policy.h"
+#include "engine/residency.h"
+#include "engine/step_runner.h"
+#include "kv/key_codes.h"
+#include "kv/kv_pool.h"
+#include "model/model.h"
+
+namespace ikv {
+
+/// How a lane stores and reads its cache.
+struct ReplayConfig {
+  KvFormats formats{KvFormat::kInt8, KvFormat::kInt8};
+  KvPolicy policy;
+  int block_tokens = 32;
+  int chunk_tokens = 512;  ///< prompt tokens of one step
+};
+
+/// What a lane has cost since begin().
+struct ReplayCost {
+  uint64_t evaluated_tokens = 0;
+  uint64_t decoded_tokens = 0;
+  int64_t decode_us = 0;
+  int64_t prefill_us = 0;
+  size_t peak_kv_bytes = 0;  ///< pages, codes, digests, tables
+  AttendStats attend;
+  ResidencyStats resident;
+};
+
+/// Runs the engine's own steps, with tokens from a recording instead of a sampler. Not thread-safe.
+class ReplayLane {
+ public:
+  /// Room for `max_tokens`. All arguments but `config` must outlive the lane. Errors:
+  /// kInvalidArgument, kUnsupported, kOutOfMemory.
+  static Result<std::unique_ptr<ReplayLane>> create(const Model& model,
+                                                    const KeyCodebooks* codebooks,
+                                                    ThreadPool& threads, const ReplayConfig& config,
+                                                    int32_t max_tokens);
+  ~ReplayLane();
+
+  /// Forgets everything and starts an empty sequence.
+  Status begin();
+
+  /// Evaluates tokens by the prefill path; logits() is then of the last one. `turn_starts`: a reply
+  /// follows, so level 1 decides now.
+  Status prefill(std::span<const TokenId> tokens, bool turn_starts);
+
+  /// Evaluates one token by the decode path; logits() predicts the next.
+  Status decode(TokenId token);
+
+  std::span<const float> logits() const { return runner_->logits(0); }
+  int32_t length() const { return pool_->length(sequence_); }
+  const ReplayCost& cost() const { return cost_; }
+  /// Bytes of the sequence's cache as it stands: pages, codes, digests, tables.
+  size_t kv_bytes() const;
+
+ private:
+  ReplayLane() = default;
+  void note_memory();
+
+  ReplayConfig config_;
+  std::unique_ptr<MemoryLedger> ledger_;
+  std::unique_ptr<KvPool> pool_;
+  std::unique_ptr<StepRunner> runner_;
+  KvSequenceId sequence_ = 0;
+  bool open_ = false;
+  ReplayCost cost_;
+};
+
+}  // namespace ikv

@@ -1,0 +1,35 @@
+// Level 1: which sealed pages stay in their hot format, which are demoted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "kv/kv_pool.h"
+#include "pruning/budget.h"
+
+namespace ikv {
+
+/// Attention mass by page: [page index of a block][block], summed over the span's last queries and
+/// a KV head's group. Lists may be shorter than the sequence; what is missing counts as 0.
+using PageMass = std::vector<std::vector<float>>;
+
+/// What level 1 did; pages counted over layers and KV heads.
+struct ResidencyStats {
+  uint64_t decisions = 0;
+  uint64_t demoted_pages = 0;
+  uint64_t hot_pages = 0;  ///< sealed pages in the hot format after the last decision
+  uint64_t cold_pages = 0;
+  double hot_mass = 0;  ///< share of the intent's mass found hot at the last decision, 0..1
+};
+
+/// Demotes to int4 what the intent wants least until at most the budget's share of each layer's and
+/// KV head's sealed pages is hot. The sink's page and the last 128 tokens stay hot. Demotion is
+/// one-way: a page demoted at an earlier turn stays so. Errors: kOutOfMemory leaves the rest as it
+/// is.
+Status demote_pages(KvPool& pool, KvSequenceId sequence, const PageMass& mass,
+                    const ResidentBudget& budget, ResidencyStats& stats);
+
+}  // namespace ikv
