@@ -2,10 +2,13 @@
 // line and the server use too.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace ikv {
@@ -18,11 +21,20 @@ struct EngineConfig {
   uint64_t kv_memory_bytes = 0;  ///< hard cap of all cache memory; 0: a quarter of free memory
   std::string cache_type_k = "int8";  ///< f32, f16, bf16, int8 (q8_0), int4 (q4_0)
   std::string cache_type_v = "int8";
+  /// "off": everything is kept and read. "intent": per turn and per step, from what the turn is
+  /// about, it is decided what stays in full precision and what attention reads.
+  std::string kv_policy = "off";
+  std::string kv_attend;           ///< level 2: "12.5%", "900", "mass=0.98", "all"; empty: 12.5%
+  int kv_attend_min_tokens = 512;  ///< shorter histories are not pruned
+  std::string kv_resident;         ///< level 1: "25%", "256MiB", "all"; empty: 25%
   int block_tokens = 32;           ///< tokens per block, a multiple of 16 in 16..128
   int prefill_chunk_tokens = 512;  ///< most prompt tokens evaluated in one step
   int max_parallel = 16;           ///< most generations that run at once; more wait
   int max_queue = 256;             ///< most generations that wait; more are refused (kBusy)
-  int max_sessions = 256;          ///< sessions remembered; the least recently used one goes first
+  /// Called during Engine::create() while long work goes on: what it is, how much is done of how
+  /// much. From any thread, one call at a time.
+  std::function<void(std::string_view what, size_t done, size_t all)> on_progress;
+  int max_sessions = 256;  ///< sessions remembered; the least recently used one goes first
 };
 
 /// How one reply is made. Names and defaults are llama.cpp's where it has them.

@@ -41,15 +41,27 @@ struct Divergence {
   std::string what;         ///< "content", "role", "tool_calls", "template", "missing"
 };
 
+/// What the cache policy did for one generation; all of it zero with kv_policy "off".
+struct KvUsage {
+  double attended_share = 1.0;  ///< of all cached positions, what decode attention read
+  int32_t kept_tokens = 0;      ///< read by the last step, mean over layers and KV heads
+  int32_t pruned_tokens = 0;    ///< cached but not read by it
+  int64_t demoted_pages = 0;    ///< pages turned to int4 before this reply
+  double missed_mass = 0.0;     ///< measured attention mass left out, mean over probes
+  uint64_t num_probes = 0;
+  uint64_t resident_bytes = 0;  ///< of the session's keys and values, as they stand
+};
+
 /// What one generation cost; final once the generation has finished.
 struct Usage {
   int32_t prompt_tokens = 0;     ///< tokens of the rendered conversation
   int32_t cached_tokens = 0;     ///< of those, taken from the cache
   int32_t evaluated_tokens = 0;  ///< of those, run through the model now
   int32_t completion_tokens = 0;
-  int64_t queue_us = 0;                 ///< waited before the first step
-  int64_t prefill_us = 0;               ///< first step to first token
-  int64_t decode_us = 0;                ///< first token to last
+  int64_t queue_us = 0;    ///< waited before the first step
+  int64_t prefill_us = 0;  ///< first step to first token
+  int64_t decode_us = 0;   ///< first token to last
+  KvUsage kv;
   std::vector<Divergence> divergences;  ///< empty, or where the history differed
 };
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "pruning/group_scores.h"
 #include "pruning/select_tokens.h"
@@ -107,6 +108,10 @@ void DecodeSelector::run(const AttentionSpec& spec, SelectJob& job, Scratch& scr
   select_top_k(std::span(scratch.scores).first(size), num_candidates, scratch.candidates);
   view.stats = {};
   rank_candidates(spec, view, std::min(budget, size), scratch);
+  if (job.probe) {
+    view.stats.probes = 1;
+    view.stats.missed_mass = missed_mass(spec, view, size, scratch.entries, scratch);
+  }
   job.stats = view.stats;
   job.stats.selections = 1;
   job.stats.cached = static_cast<uint64_t>(visible);
@@ -151,6 +156,27 @@ void DecodeSelector::score_all(const AttentionSpec& spec, const SelectJob& job, 
                  scratch.lse.data());
 }
 
+// Mean over the group of the softmax mass outside `read`.
+double DecodeSelector::missed_mass(const AttentionSpec& spec, const SelectJob& job, size_t size,
+                                   std::span<const PageEntry> read, Scratch& scratch) const {
+  const auto group = static_cast<size_t>(spec.num_heads / spec.num_kv_heads);
+  std::vector<PageEntry> all(size);
+  std::iota(all.begin(), all.end(), 0u);
+  scratch.logits.resize(group * size);
+  score_entries(spec, job.decode, all, scratch.logits.data(), size);
+  double missed = 0;
+  for (size_t g = 0; g < group; ++g) {
+    const std::span<const float> logits = std::span(scratch.logits).subspan(g * size, size);
+    const float highest = *std::max_element(logits.begin(), logits.end());
+    double sum = 0;
+    for (const float x : logits) sum += std::exp(x - highest);
+    double kept = 0;
+    for (const PageEntry entry : read) kept += std::exp(logits[entry] - highest);
+    missed += sum > 0 ? 1.0 - kept / sum : 0.0;
+  }
+  return std::max(0.0, missed / static_cast<double>(group));
+}
+
 void DecodeSelector::rank_candidates(const AttentionSpec& spec, SelectJob& job, size_t budget,
                                      Scratch& scratch) const {
   const auto group = static_cast<size_t>(spec.num_heads / spec.num_kv_heads);
@@ -163,6 +189,7 @@ void DecodeSelector::rank_candidates(const AttentionSpec& spec, SelectJob& job, 
   job.stats.attended = std::min(budget, count);
   job.stats.bytes_read += job.stats.attended * row_bytes(layout.formats.v, spec.head_dim);
   if (budget >= count) {
+    scratch.entries.assign(scratch.candidates.begin(), scratch.candidates.end());
     attend_scored(spec, job.decode, scratch.candidates, scratch.logits.data(), count);
     return;
   }

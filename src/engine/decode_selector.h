@@ -20,8 +20,9 @@ struct SelectJob {
   std::span<const std::byte* const> codes;  ///< key codes of each page
   std::span<const float> codebook;          ///< of this layer and head
   const AttendPolicy* policy = nullptr;
-  uint64_t seed = 0;  ///< kRandom: of this layer, head and position
-  AttendStats stats;  ///< out
+  uint64_t seed = 0;   ///< kRandom: of this layer, head and position
+  bool probe = false;  ///< measure the mass left out, by exact scores of everything
+  AttendStats stats;   ///< out
 };
 
 /// Chooses in two stages and attends: codes of all tokens pick candidates, exact logits rank them,
@@ -43,6 +44,8 @@ class DecodeSelector {
   void run(const AttentionSpec& spec, SelectJob& job, Scratch& scratch) const;
   void score_all(const AttentionSpec& spec, const SelectJob& job, size_t size,
                  Scratch& scratch) const;
+  double missed_mass(const AttentionSpec& spec, const SelectJob& job, size_t size,
+                     std::span<const PageEntry> read, Scratch& scratch) const;
   void rank_candidates(const AttentionSpec& spec, SelectJob& job, size_t budget,
                        Scratch& scratch) const;
 

@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "base/log.h"
+#include "calibration/calibrate.h"
+#include "calibration/model_fingerprint.h"
 #include "engine/engine_impl.h"
 #include "engine/pool_setup.h"
 #include "gguf/reader.h"
@@ -18,6 +20,8 @@ namespace ikv {
 namespace {
 
 constexpr int kMaxThreads = 256;
+constexpr const char* kDefaultAttend = "12.5%";
+constexpr const char* kDefaultResident = "25%";
 constexpr int kMaxParallel = 1024;
 constexpr int kMaxChunkTokens = 1 << 16;
 
@@ -81,8 +85,9 @@ Result<KvPoolConfig> pool_config(const EngineConfig& config, const Model& model,
 // Scratch and pages share one cap. The pool names its own minimum; scratch is added to it here.
 Status create_pool(EngineParts& parts) {
   const EngineConfig& config = parts.config;
-  IKV_ASSIGN_OR_RETURN(KvPoolConfig pool,
-                       pool_config(config, *parts.model, !parts.codebooks.empty(), true));
+  IKV_ASSIGN_OR_RETURN(
+      KvPoolConfig pool,
+      pool_config(config, *parts.model, !parts.codebooks.empty(), parts.policy.demotes()));
   parts.ledger = std::make_unique<MemoryLedger>(config.kv_memory_bytes);
   auto created = KvPool::create(std::move(pool), parts.ledger.get());
   if (!created.ok()) return created.error();
@@ -115,6 +120,41 @@ Status load_text(const GgufFile& file, EngineParts& parts) {
   return {};
 }
 
+Result<KvPolicy> make_policy(const EngineConfig& config) {
+  KvPolicy policy;
+  if (config.kv_policy == "off") {
+    if (config.kv_attend.empty() && config.kv_resident.empty()) return policy;
+    return invalid_argument(
+        "kv_attend and kv_resident are budgets of kv_policy \"intent\"; the policy is \"off\"");
+  }
+  if (config.kv_policy != "intent") {
+    return invalid_argument("unknown kv_policy '" + config.kv_policy + "'; supported: off, intent");
+  }
+  AttendBudget defaults;
+  defaults.min_tokens = config.kv_attend_min_tokens;
+  IKV_ASSIGN_OR_RETURN(
+      policy.attend.budget,
+      parse_attend_budget(config.kv_attend.empty() ? kDefaultAttend : config.kv_attend, defaults));
+  IKV_RETURN_IF_ERROR(check_attend_budget(policy.attend.budget));
+  IKV_ASSIGN_OR_RETURN(
+      policy.resident,
+      parse_resident_budget(config.kv_resident.empty() ? kDefaultResident : config.kv_resident));
+  return policy;
+}
+
+// Fitting takes seconds, once per model: the user shall know why nothing happens.
+CalibrationOptions calibration_options(const EngineConfig& config) {
+  CalibrationOptions options;
+  if (!config.on_progress) return options;
+  options.progress = [&config](CalibrationStage stage, size_t done, size_t all) {
+    config.on_progress(stage == CalibrationStage::kRunModel
+                           ? "calibration (once per model file): reading the text"
+                           : "calibration (once per model file): fitting key codes",
+                       done, all);
+  };
+  return options;
+}
+
 }  // namespace
 
 Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config) {
@@ -124,9 +164,18 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config) {
   IKV_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(config.model_path));
   parts.threads = std::make_unique<ThreadPool>(parts.config.num_threads);
   IKV_RETURN_IF_ERROR(load_text(file, parts));
+  // Before loading gives the weights' pages back.
+  const std::string fingerprint = model_fingerprint(file);
   IKV_ASSIGN_OR_RETURN(parts.model, Model::load(file, {}, *parts.threads));
   parts.model_name = parts.model->config().name;
   IKV_RETURN_IF_ERROR(check_context(parts.config, parts.model->config()));
+  IKV_ASSIGN_OR_RETURN(parts.policy, make_policy(config));
+  if (parts.policy.prunes()) {
+    IKV_ASSIGN_OR_RETURN(Calibration calibration,
+                         load_or_fit_codebooks(*parts.model, *parts.tokenizer, fingerprint,
+                                               calibration_options(config), *parts.threads));
+    parts.codebooks = std::move(calibration.books);
+  }
   IKV_RETURN_IF_ERROR(create_pool(parts));
   return std::unique_ptr<Engine>(std::make_unique<EngineImpl>(std::move(parts)));
 }

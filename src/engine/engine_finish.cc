@@ -38,6 +38,7 @@ void EngineImpl::finish(RunningRequest& request, FinishReason reason) {
     }
   }
   result.usage = request.usage;
+  describe_policy(request, result.usage.kv);
   result.usage.completion_tokens = request.reply->num_sampled();
   const int64_t started = request.started_us > 0 ? request.started_us : now;
   result.usage.queue_us = span_us(request.submitted_us, started);
@@ -50,6 +51,32 @@ void EngineImpl::finish(RunningRequest& request, FinishReason reason) {
   }
   release(request);
   request.state->finish(std::move(result));
+}
+
+void EngineImpl::describe_policy(const RunningRequest& request, KvUsage& usage) const {
+  if (!parts_.policy.prunes() && !parts_.policy.demotes()) return;
+  const AttendStats& all = request.attend_stats;
+  const AttendStats& last = request.last_step;
+  if (all.cached > 0) {
+    usage.attended_share = static_cast<double>(all.attended) / static_cast<double>(all.cached);
+  }
+  if (last.selections > 0) {
+    usage.kept_tokens = static_cast<int32_t>(last.attended / last.selections);
+    usage.pruned_tokens = static_cast<int32_t>((last.cached - last.attended) / last.selections);
+  } else if (request.has_sequence) {
+    usage.kept_tokens = parts_.pool->length(request.sequence);
+  }
+  usage.demoted_pages = static_cast<int64_t>(request.resident_stats.demoted_pages);
+  usage.num_probes = all.probes;
+  if (all.probes > 0) usage.missed_mass = all.missed_mass / static_cast<double>(all.probes);
+  if (!request.has_sequence) return;
+  for (const BlockId block : parts_.pool->blocks(request.sequence)) {
+    for (int layer = 0; layer < parts_.pool->num_layers(); ++layer) {
+      for (int head = 0; head < parts_.pool->num_kv_heads(layer); ++head) {
+        usage.resident_bytes += parts_.pool->page_layout(block, layer, head).page_bytes;
+      }
+    }
+  }
 }
 
 void EngineImpl::remember_reply(RunningRequest& request, GenerationResult& result) {

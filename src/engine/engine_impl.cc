@@ -92,6 +92,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::chat(ChatRequest request, EventC
   running->is_chat = true;
   running->expects_tool_calls =
       !request.tools_json.empty() && parts_.chat_template->has_hermes_calls();
+  running->share_key.policy_id = parts_.policy.id();
   running->share_key.salt = intern_salt(request.cache_salt);
   if (!request.session_id.empty()) {
     running->session_key = session_store_key(request.session_id, request.cache_salt);
@@ -103,6 +104,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::chat(ChatRequest request, EventC
 Result<std::shared_ptr<Generation>> EngineImpl::complete(CompletionRequest request,
                                                          EventCallback on_event) {
   auto running = std::make_unique<RunningRequest>();
+  running->share_key.policy_id = parts_.policy.id();
   running->share_key.salt = intern_salt(request.cache_salt);
   if (request.prompt_tokens.empty()) {
     running->prompt.tokens = tokenize(request.prompt, request.parse_special, true);

@@ -36,7 +36,8 @@ struct EngineParts {
   Error template_error;
   std::unique_ptr<ThreadPool> threads;
   std::unique_ptr<Model> model;
-  KeyCodebooks codebooks;
+  KvPolicy policy;
+  KeyCodebooks codebooks;  ///< empty unless the policy prunes
   std::unique_ptr<MemoryLedger> ledger;
   MemoryLedger::Charge scratch_charge;
   std::unique_ptr<KvPool> pool;
@@ -88,6 +89,7 @@ class EngineImpl : public Engine {
   void run_step();
   StepPlan plan_step();
   void advance(RequestPtr& request, size_t logit_row);
+  void demote_for_turn(RunningRequest& request, size_t item);
   void extend_promise(RunningRequest& request);
   void publish_stats();
   void fail_all(const Error& error);
@@ -105,6 +107,7 @@ class EngineImpl : public Engine {
   // Engine's thread: engine_finish.cc.
   void finish(RunningRequest& request, FinishReason reason);
   void fail(RunningRequest& request, Error error);
+  void describe_policy(const RunningRequest& request, KvUsage& usage) const;
   void remember_reply(RunningRequest& request, GenerationResult& result);
   void release(RunningRequest& request);
 

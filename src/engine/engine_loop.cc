@@ -11,6 +11,7 @@ namespace {
 
 // A reply without max_tokens grows by steps of so many promised tokens.
 constexpr int32_t kPromiseStep = 256;
+constexpr int32_t kSpanQueries = 8;
 
 }  // namespace
 
@@ -106,11 +107,18 @@ void EngineImpl::run_step() {
     if (r.decode) {
       r.tokens = std::span(request.reply->tokens()).last(1);
       r.num_logit_rows = 1;
+      r.attend = parts_.policy.prunes() ? &parts_.policy.attend : nullptr;
+      request.last_step = {};
+      r.stats = &request.last_step;
     } else {
       r.tokens =
           std::span<const TokenId>(request.prompt.tokens)
               .subspan(static_cast<size_t>(request.num_evaluated), static_cast<size_t>(count));
       r.num_logit_rows = request.num_evaluated + count == request.num_prompt_tokens() ? 1 : 0;
+      // The span's last queries decide on residency (design: section 5, level 1).
+      if (r.num_logit_rows > 0 && parts_.policy.demotes()) {
+        r.num_mass_rows = std::min(count, kSpanQueries);
+      }
     }
     rows.push_back(r);
     owner.push_back(i);
@@ -128,6 +136,9 @@ void EngineImpl::run_step() {
     if (!rows[i].decode) {
       request->num_evaluated += static_cast<int32_t>(rows[i].tokens.size());
       stats_.prompt_tokens_evaluated += rows[i].tokens.size();
+      if (rows[i].num_mass_rows > 0) demote_for_turn(*request, i);
+    } else {
+      request->attend_stats += request->last_step;
     }
     if (rows[i].num_logit_rows > 0) advance(request, logit_row++);
   }
@@ -161,6 +172,14 @@ void EngineImpl::advance(RequestPtr& request, size_t logit_row) {
   if (!reason) return;
   finish(*request, *reason);
   request.reset();
+}
+
+// A page that finds no room for its smaller form stays as it is: nothing is lost by that.
+void EngineImpl::demote_for_turn(RunningRequest& request, size_t item) {
+  const Status status =
+      demote_pages(*parts_.pool, request.sequence, runner_.attention().page_mass(item),
+                   parts_.policy.resident, request.resident_stats);
+  if (!status.ok()) log(LogLevel::kWarning, "level 1: " + status.error().message);
 }
 
 void EngineImpl::extend_promise(RunningRequest& request) {

@@ -60,6 +60,7 @@ AttendStats& AttendStats::operator+=(const AttendStats& other) {
   ranked += other.ranked;
   attended += other.attended;
   bytes_read += other.bytes_read;
+  probes += other.probes;
   missed_mass += other.missed_mass;
   return *this;
 }

@@ -47,7 +47,8 @@ struct AttendStats {
   uint64_t ranked = 0;      ///< positions scored exactly
   uint64_t attended = 0;    ///< positions read by attention
   uint64_t bytes_read = 0;  ///< codes, keys and values
-  double missed_mass = 0;   ///< estimated attention mass left out, summed over selections
+  uint64_t probes = 0;      ///< selections whose missed mass was measured
+  double missed_mass = 0;   ///< exact attention mass left out, summed over probes
 
   AttendStats& operator+=(const AttendStats& other);
 };

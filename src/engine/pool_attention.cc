@@ -8,6 +8,14 @@
 
 namespace ikv {
 
+namespace {
+
+// Every so many steps, on every so many layers, the mass that level 2 leaves out is measured.
+constexpr LogicalPos kProbeSteps = 64;
+constexpr int kProbeLayers = 4;
+
+}  // namespace
+
 /// One sequence of the step.
 struct PoolAttention::Item {
   KvStep step;
@@ -329,6 +337,7 @@ void PoolAttention::add_decode_jobs(int layer, const AttentionSpec& spec, const 
     select.codebook = codebooks_->head(layer, kv_head);
     select.policy = item.attend;
     select.seed = (static_cast<uint64_t>(job.position) << 20) + page;
+    select.probe = job.position % kProbeSteps == 0 && layer % kProbeLayers == 0;
     select_jobs_.push_back(select);
     select_stats_.push_back(item.stats);
   }
