@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "base/thread_pool.h"
@@ -15,16 +16,19 @@ namespace ikv {
 /// An entry of a page list: page index * block_tokens + row within the page.
 using PageEntry = uint32_t;
 
-/// One query row of one KV head's group, by the decode kernels. Pages ascend; a key at position s is
-/// read when s <= position and, in a windowed layer, s > position - window. Pages may have any mix
-/// of formats; a page without data (null) is passed over.
+/// One query row of one KV head's group, by the decode kernels. Pages ascend; row i of a page is
+/// read when begin + i <= position and, in a windowed layer, when it stands in the window: begin +
+/// i
+/// + position_shift > position - window. Keys of a page with a shift were rotated for begin + i and
+/// stand at begin + i + shift: their queries turn back by the shift. Pages may have any mix of
+/// formats and shifts, the same block size; a page without data (null) is passed over.
 struct DecodeJob {
   const float* q = nullptr;  ///< [group][head_dim], after RoPE, not scaled
   float* out = nullptr;      ///< [group][head_dim]; zeros when nothing can be read
   LogicalPos position = 0;
   std::span<const KvPageView> pages;
-  bool all_entries = true;              ///< false: only `entries`
-  std::span<const PageEntry> entries;   ///< ascending; ANDed with the causal and window masks
+  bool all_entries = true;             ///< false: only `entries`
+  std::span<const PageEntry> entries;  ///< ascending; ANDed with the causal and window masks
   /// Optional [pages]: softmax mass that the row's queries laid on each page, summed over the group
   /// (all pages together: group size). Written, not added to.
   float* page_mass = nullptr;
@@ -37,7 +41,7 @@ struct DecodeJob {
 struct PrefillJob {
   const float* q = nullptr;  ///< row r, head g: q + r * q_stride + g * head_dim; not scaled
   size_t q_stride = 0;
-  float* out = nullptr;      ///< row r, head g: out + r * out_stride + g * head_dim
+  float* out = nullptr;  ///< row r, head g: out + r * out_stride + g * head_dim
   size_t out_stride = 0;
   int num_rows = 0;
   LogicalPos first_position = 0;
@@ -50,7 +54,19 @@ struct PrefillJob {
 };
 
 /// Scratch that grows to the largest call and stays; one per caller. Not thread-safe.
-class AttentionScratch;
+class AttentionScratch {
+ public:
+  AttentionScratch();
+  ~AttentionScratch();
+  AttentionScratch(AttentionScratch&&) noexcept;
+  AttentionScratch& operator=(AttentionScratch&&) noexcept;
+
+  struct Impl;
+  Impl& impl() { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
 
 /// Runs all jobs of one layer, spread over `threads` by job and, in long lists, by fixed runs of
 /// entries that are merged in order: a job's result depends on the job alone, bit for bit, and

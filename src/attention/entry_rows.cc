@@ -1,0 +1,90 @@
+#include "attention/entry_rows.h"
+
+#include <cstring>
+
+#include "quant/kv_codec_kernels.h"
+
+namespace ikv {
+namespace {
+
+const uint8_t* at(const KvPageView& page, uint32_t offset) {
+  return reinterpret_cast<const uint8_t*>(page.data) + offset;
+}
+
+void gather_rows(const Stretch& stretch, const uint8_t* base, size_t row_bytes,
+                 const uint8_t** rows) {
+  if (stretch.entries == nullptr) {
+    base += stretch.base * row_bytes;
+    for (int i = 0; i < stretch.count; ++i) rows[i] = base + static_cast<size_t>(i) * row_bytes;
+    return;
+  }
+  for (int i = 0; i < stretch.count; ++i) rows[i] = base + stretch.row(i) * row_bytes;
+}
+
+void gather_scales(const Stretch& stretch, const uint8_t* base, uint16_t* scales) {
+  if (stretch.entries == nullptr) {
+    std::memcpy(scales, base + stretch.base * 2, static_cast<size_t>(stretch.count) * 2);
+    return;
+  }
+  for (int i = 0; i < stretch.count; ++i) std::memcpy(scales + i, base + stretch.row(i) * 2, 2);
+}
+
+RowSegment& segment_for(RunRows& out, const RowSegment& wanted) {
+  if (out.num_segments > 0) {
+    RowSegment& last = out.segments[out.num_segments - 1];
+    if (last.format == wanted.format && last.query == wanted.query &&
+        last.page_scales == wanted.page_scales) {
+      return last;
+    }
+  }
+  out.segments[out.num_segments] = wanted;
+  return out.segments[out.num_segments++];
+}
+
+}  // namespace
+
+void gather_keys(const AttentionSpec& spec, const EntrySource& source,
+                 std::span<const int32_t> shifts, RunRows& out) {
+  out.num_segments = 0;
+  int n = 0;
+  for_each_stretch(spec, source, [&](const Stretch& stretch) {
+    const KvPageView& page = source.pages[stretch.page];
+    const KvPageLayout& layout = *page.layout;
+    RowSegment wanted;
+    wanted.format = layout.formats.k;
+    while (shifts[static_cast<size_t>(wanted.query)] != page.position_shift) ++wanted.query;
+    wanted.begin = n;
+    if (wanted.format == KvFormat::kInt4) wanted.page_scales = at(page, layout.k_scale_offset);
+    segment_for(out, wanted).count += stretch.count;
+    gather_rows(stretch, at(page, layout.k_offset), kv_row_bytes(wanted.format, layout.head_dim),
+                out.rows + n);
+    if (wanted.format == KvFormat::kInt8) {
+      gather_scales(stretch, at(page, layout.k_scale_offset), out.scales + n);
+    }
+    n += stretch.count;
+  });
+}
+
+void gather_values(const AttentionSpec& spec, const EntrySource& source, RunRows& out) {
+  out.num_segments = 0;
+  int n = 0;
+  for_each_stretch(spec, source, [&](const Stretch& stretch) {
+    const KvPageView& page = source.pages[stretch.page];
+    const KvPageLayout& layout = *page.layout;
+    RowSegment wanted;
+    wanted.format = layout.formats.v;
+    wanted.begin = n;
+    segment_for(out, wanted).count += stretch.count;
+    gather_rows(stretch, at(page, layout.v_offset), kv_row_bytes(wanted.format, layout.head_dim),
+                out.rows + n);
+    const uint8_t* scales = at(page, layout.v_scale_offset);
+    if (wanted.format == KvFormat::kInt8) {
+      gather_scales(stretch, scales, out.scales + n);
+    } else if (wanted.format == KvFormat::kInt4) {
+      gather_rows(stretch, scales, static_cast<size_t>(layout.head_dim) / 32 * 4, out.params + n);
+    }
+    n += stretch.count;
+  });
+}
+
+}  // namespace ikv
