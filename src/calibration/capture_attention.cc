@@ -1,8 +1,9 @@
 #include "calibration/capture_attention.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
+
+#include "core/dot.h"
 
 namespace ikv {
 namespace {
@@ -15,20 +16,6 @@ uint64_t next_random(uint64_t& state) {
   return z ^ (z >> 31);
 }
 
-// Sixteen partial sums: a fixed order that compilers turn into vectors.
-float dot(const float* a, const float* b, int size) {
-  std::array<float, 16> sums{};
-  int i = 0;
-  for (; i + 16 <= size; i += 16) {
-    for (size_t j = 0; j < sums.size(); ++j)
-      sums[j] += a[i + static_cast<int>(j)] * b[i + static_cast<int>(j)];
-  }
-  float total = 0.0f;
-  for (const float sum : sums) total += sum;
-  for (; i < size; ++i) total += a[i] * b[i];
-  return total;
-}
-
 // One query of one head at `row` over the keys that it may see; `stride` floats between rows.
 void attend_row(const AttentionSpec& spec, const float* q, const float* keys, const float* values,
                 size_t stride, size_t row, std::vector<float>& scores, float* out) {
@@ -37,7 +24,8 @@ void attend_row(const AttentionSpec& spec, const float* q, const float* keys, co
   scores.resize(row + 1 - begin);
   float max = -INFINITY;
   for (size_t t = begin; t <= row; ++t) {
-    float score = spec.scale * dot(q, keys + t * stride, spec.head_dim);
+    float score =
+        spec.scale * dot_product(q, keys + t * stride, static_cast<size_t>(spec.head_dim));
     if (spec.logit_softcap > 0.0f) {
       score = spec.logit_softcap * std::tanh(score / spec.logit_softcap);
     }
