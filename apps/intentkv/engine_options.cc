@@ -1,5 +1,8 @@
 #include "engine_options.h"
 
+#include <unistd.h>
+
+#include <cstdio>
 #include <limits>
 #include <map>
 
@@ -12,6 +15,42 @@ constexpr int kMaxThreads = 1024;
 constexpr int kMaxContextTokens = 16 * 1024 * 1024;
 constexpr int kMaxNewTokens = kMaxContextTokens;
 
+// One line that is overwritten; long work shall not look like a hang.
+void show_progress(std::string_view what, size_t done, size_t all) {
+  std::fprintf(stderr, "\r%.*s: %zu of %zu%s", static_cast<int>(what.size()), what.data(), done,
+               all, done == all ? "\n" : "");
+}
+
+void add_policy_flags(CLI::App& command, EngineConfig& config) {
+  const char* group = "Cache policy";
+  command
+      .add_option("--kv-policy", config.kv_policy,
+                  "intent: each turn and step keeps and reads what it is about; off: everything")
+      ->check(CLI::IsMember({"off", "intent"}))
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--kv-attend", config.kv_attend,
+                  "Level 2: cached tokens that a step reads: 12.5%, 900, mass=0.98 or all; "
+                  "default: 12.5%")
+      ->type_name("BUDGET")
+      ->group(group);
+  command
+      .add_option("--kv-attend-min", config.kv_attend_min_tokens,
+                  "Shorter histories are not pruned")
+      ->check(integer_between(1, kMaxContextTokens))
+      ->type_name("TOKENS")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--kv-resident", config.kv_resident,
+                  "Level 1: cache in full format: 25%, 256MiB or all; the rest becomes int4; "
+                  "default: 25%")
+      ->type_name("BUDGET")
+      ->group(group);
+}
+
 }  // namespace
 
 EngineConfig EngineOptions::resolve() const {
@@ -20,6 +59,7 @@ EngineConfig EngineOptions::resolve() const {
     Result<uint64_t> bytes = parse_bytes(kv_memory);  // already checked by the flag
     if (bytes.ok()) resolved.kv_memory_bytes = bytes.value();
   }
+  if (isatty(2) != 0) resolved.on_progress = show_progress;
   return resolved;
 }
 
@@ -56,6 +96,12 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
       ->check(byte_size())
       ->type_name("SIZE")
       ->group("Engine");
+  command.add_option("--block-tokens", config.block_tokens, "Tokens of a cache block, 16 to 128")
+      ->check(integer_between(16, 128))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Engine");
+  add_policy_flags(command, config);
 }
 
 GenerationConfig GenerationOptions::resolve() const {
