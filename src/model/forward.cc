@@ -71,7 +71,7 @@ Status Model::attend_layer(int layer, size_t num_rows, LayerAttention& attention
   normalise(workspace.x, w.attention_norm, num_rows, workspace.normed, workspace);
   const std::array<const Linear*, 3> linears = {&w.q, &w.k, &w.v};
   const std::array<float*, 3> outs = {workspace.q, workspace.k, workspace.v};
-  apply_linears(linears, workspace.normed, num_rows, outs, workspace.threads());
+  apply_linears(linears, workspace.normed, num_rows, outs, workspace);
   if (spec.qk_norm) {
     const AttentionSpec& a = spec.attention;
     normalise(workspace.q, w.q_norm, num_rows * static_cast<size_t>(a.num_heads), workspace.q,
@@ -98,8 +98,7 @@ void Model::keep_rows(std::span<const int32_t> rows, Workspace& workspace) const
 
 void Model::finish_attention(int layer, size_t num_rows, Workspace& workspace) const {
   const LayerWeights& w = weights_->layers[static_cast<size_t>(layer)];
-  apply_linear(w.attention_output, workspace.attended, num_rows, workspace.branch,
-               workspace.threads());
+  apply_linear(w.attention_output, workspace.attended, num_rows, workspace.branch, workspace);
   add_branch(layer, w.post_attention_norm, num_rows, workspace);
 }
 
@@ -109,10 +108,10 @@ void Model::feed_forward(int layer, size_t num_rows, Workspace& workspace) const
   normalise(workspace.x, w.ffn_norm, num_rows, workspace.normed, workspace);
   const std::array<const Linear*, 2> linears = {&w.gate, &w.up};
   const std::array<float*, 2> outs = {workspace.gate, workspace.up};
-  apply_linears(linears, workspace.normed, num_rows, outs, workspace.threads());
+  apply_linears(linears, workspace.normed, num_rows, outs, workspace);
   gate_rows(spec.activation, workspace.gate, workspace.up,
             num_rows * static_cast<size_t>(spec_.config.ffn_size), workspace.threads());
-  apply_linear(w.down, workspace.gate, num_rows, workspace.branch, workspace.threads());
+  apply_linear(w.down, workspace.gate, num_rows, workspace.branch, workspace);
   add_branch(layer, w.post_ffn_norm, num_rows, workspace);
 }
 
@@ -127,7 +126,7 @@ void Model::add_branch(int layer, const std::vector<float>& post_norm, size_t nu
 
 void Model::output(size_t num_rows, Workspace& workspace, float* logits) const {
   normalise(workspace.x, weights_->output_norm, num_rows, workspace.normed, workspace);
-  apply_linear(weights_->output_matrix(), workspace.normed, num_rows, logits, workspace.threads());
+  apply_linear(weights_->output_matrix(), workspace.normed, num_rows, logits, workspace);
   if (spec_.logit_softcap <= 0.0f) return;
   const float cap = spec_.logit_softcap;
   const size_t vocab = static_cast<size_t>(spec_.config.vocab_size);

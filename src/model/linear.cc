@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <array>
 
+#include "base/check.h"
+#include "ops/matmul.h"
+
 namespace ikv {
 namespace {
 
@@ -38,6 +41,18 @@ void multiply_floats(const Linear& linear, const float* x, size_t num_rows, floa
   });
 }
 
+// Models have at most three matrices on one input (Q, K, V).
+constexpr size_t kMaxShared = 4;
+
+void multiply_packed(std::span<const Linear* const> linears, const float* x, size_t num_rows,
+                     std::span<float* const> outs, Workspace& workspace) {
+  IKV_CHECK(linears.size() <= kMaxShared);
+  std::array<const PackedMatrix*, kMaxShared> matrices{};
+  for (size_t i = 0; i < linears.size(); ++i) matrices[i] = &linears[i]->packed;
+  multiply(std::span(matrices).first(linears.size()), x, num_rows, outs, workspace.matmul_scratch,
+           workspace.threads());
+}
+
 void add_bias(const Linear& linear, size_t num_rows, float* out) {
   if (linear.bias.empty()) return;
   for (size_t row = 0; row < num_rows; ++row, out += linear.bias.size()) {
@@ -48,14 +63,17 @@ void add_bias(const Linear& linear, size_t num_rows, float* out) {
 }  // namespace
 
 void Linear::unpack_row(size_t index, float* out) const {
+  if (floats.empty()) return packed.unpack_row(index, out);
   const size_t width = static_cast<size_t>(num_inputs);
   std::copy_n(floats.data() + index * width, width, out);
 }
 
 void apply_linears(std::span<const Linear* const> linears, const float* x, size_t num_rows,
-                   std::span<float* const> outs, ThreadPool& threads) {
+                   std::span<float* const> outs, Workspace& workspace) {
+  const bool packed = linears.front()->floats.empty();
+  if (packed) multiply_packed(linears, x, num_rows, outs, workspace);
   for (size_t i = 0; i < linears.size(); ++i) {
-    multiply_floats(*linears[i], x, num_rows, outs[i], threads);
+    if (!packed) multiply_floats(*linears[i], x, num_rows, outs[i], workspace.threads());
     add_bias(*linears[i], num_rows, outs[i]);
   }
 }

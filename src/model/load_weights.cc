@@ -7,6 +7,7 @@
 
 #include "model/metadata.h"
 #include "model/tensor_reader.h"
+#include "ops/packed_matrix.h"
 #include "quant/dequantise.h"
 
 namespace ikv {
@@ -37,7 +38,9 @@ class WeightLoader {
   struct Job {
     const GgufTensor* tensor;
     Linear* out;
+    size_t offset = 0;  // into the packed weights
   };
+  Status allocate_packed();
   Status pack(const Job& job) const;
 
   const GgufFile& file_;
@@ -45,6 +48,7 @@ class WeightLoader {
   ThreadPool& threads_;
   std::set<std::string, std::less<>> used_;
   std::vector<Job> jobs_;
+  std::shared_ptr<AlignedBuffer> packed_;  // one for all matrices, so that it has huge pages
 };
 
 Status WeightLoader::want_linear(const std::string& name, int num_outputs, int num_inputs,
@@ -55,7 +59,7 @@ Status WeightLoader::want_linear(const std::string& name, int num_outputs, int n
   used_.insert(weight);
   out.num_outputs = num_outputs;
   out.num_inputs = num_inputs;
-  jobs_.push_back({tensor, &out});
+  jobs_.push_back({.tensor = tensor, .out = &out});
   const std::string bias = name + ".bias";
   return has_tensor(file_, bias) ? read_vector(bias, num_outputs, out.bias) : Status();
 }
@@ -75,7 +79,26 @@ Status WeightLoader::check_nothing_left() const {
   return {};
 }
 
+// Places in the order in which a step reads them: one ascending stream.
+Status WeightLoader::allocate_packed() {
+  size_t total = 0;
+  for (Job& job : jobs_) {
+    const size_t bytes =
+        PackedMatrix::packed_bytes(job.tensor->type, static_cast<size_t>(job.out->num_outputs),
+                                   static_cast<size_t>(job.out->num_inputs));
+    job.offset = total;
+    // Chunks are whole cache lines, or, of a few formats, halves of them.
+    if (__builtin_add_overflow(total, (bytes + 63) / 64 * 64, &total)) {
+      return make_error(ErrorCode::kOutOfMemory, "the weights are larger than the address space");
+    }
+  }
+  IKV_ASSIGN_OR_RETURN(AlignedBuffer buffer, AlignedBuffer::allocate(total));
+  packed_ = std::make_shared<AlignedBuffer>(std::move(buffer));
+  return {};
+}
+
 Status WeightLoader::pack_all() {
+  if (options_.path == ComputePath::kPacked) IKV_RETURN_IF_ERROR(allocate_packed());
   // Largest first, so that the threads end together.
   std::stable_sort(jobs_.begin(), jobs_.end(), [](const Job& a, const Job& b) {
     return a.tensor->data.size() > b.tensor->data.size();
@@ -93,9 +116,16 @@ Status WeightLoader::pack_all() {
 
 Status WeightLoader::pack(const Job& job) const {
   Linear& out = *job.out;
-  const size_t size = static_cast<size_t>(out.num_outputs) * static_cast<size_t>(out.num_inputs);
-  out.floats.resize(size);
-  dequantise(job.tensor->type, job.tensor->data.data(), size, out.floats.data());
+  const auto num_outputs = static_cast<size_t>(out.num_outputs);
+  const auto num_inputs = static_cast<size_t>(out.num_inputs);
+  if (options_.path == ComputePath::kPacked) {
+    out.packed = PackedMatrix::pack(job.tensor->type, job.tensor->data.data(), num_outputs,
+                                    num_inputs, packed_, job.offset);
+  } else {
+    out.floats.resize(num_outputs * num_inputs);
+    dequantise(job.tensor->type, job.tensor->data.data(), num_outputs * num_inputs,
+               out.floats.data());
+  }
   file_.release(*job.tensor);
   return {};
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "ops/matmul.h"
+
 namespace ikv {
 namespace {
 
@@ -25,12 +27,18 @@ size_t padded_floats(size_t width, size_t num_rows) {
   return (width * num_rows + 15) / 16 * 16;
 }
 
+size_t scratch_bytes(const DecoderSpec& spec, size_t num_rows) {
+  size_t widest = 0;  // the attended rows are among them
+  for (const size_t width : row_widths(spec)) widest = std::max(widest, width);
+  return matmul_scratch_bytes(widest, num_rows);
+}
+
 }  // namespace
 
 uint64_t Workspace::bytes_for(const DecoderSpec& spec, size_t num_rows) {
   uint64_t floats = 0;
   for (const size_t width : row_widths(spec)) floats += padded_floats(width, num_rows);
-  return floats * sizeof(float);
+  return floats * sizeof(float) + scratch_bytes(spec, num_rows);
 }
 
 Status Workspace::reserve(const DecoderSpec& spec, size_t num_rows) {
@@ -46,6 +54,7 @@ Status Workspace::reserve(const DecoderSpec& spec, size_t num_rows) {
     *parts[i] = next;
     next += padded_floats(widths[i], num_rows);
   }
+  matmul_scratch = reinterpret_cast<std::byte*>(next);
   return {};
 }
 

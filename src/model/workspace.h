@@ -27,15 +27,16 @@ class Workspace {
   static uint64_t bytes_for(const DecoderSpec& spec, size_t num_rows);
   uint64_t size_bytes() const { return buffer_.size_bytes(); }
 
-  float* x = nullptr;         ///< residual stream, [rows][hidden_size]
-  float* normed = nullptr;    ///< [rows][hidden_size]
-  float* branch = nullptr;    ///< what a branch adds, [rows][hidden_size]
-  float* q = nullptr;         ///< [rows][num_heads * head_dim]
-  float* k = nullptr;         ///< [rows][num_kv_heads * head_dim]
-  float* v = nullptr;         ///< like k
-  float* attended = nullptr;  ///< like q
-  float* gate = nullptr;      ///< [rows][ffn_size]
-  float* up = nullptr;        ///< like gate
+  float* x = nullptr;                   ///< residual stream, [rows][hidden_size]
+  float* normed = nullptr;              ///< [rows][hidden_size]
+  float* branch = nullptr;              ///< what a branch adds, [rows][hidden_size]
+  float* q = nullptr;                   ///< [rows][num_heads * head_dim]
+  float* k = nullptr;                   ///< [rows][num_kv_heads * head_dim]
+  float* v = nullptr;                   ///< like k
+  float* attended = nullptr;            ///< like q
+  float* gate = nullptr;                ///< [rows][ffn_size]
+  float* up = nullptr;                  ///< like gate
+  std::byte* matmul_scratch = nullptr;  ///< matmul_scratch_bytes() of the widest input
 
  private:
   ThreadPool* threads_;

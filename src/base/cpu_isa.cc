@@ -1,0 +1,88 @@
+#include "base/cpu_isa.h"
+
+#include <atomic>
+#include <cstdlib>
+#include <string>
+
+#include "base/check.h"
+#include "base/log.h"
+
+namespace ikv {
+namespace {
+
+constexpr CpuIsa kAll[] = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512Vnni};
+constexpr int kNotForced = -1;
+std::atomic<int> forced{kNotForced};
+
+CpuIsa detect() {
+#if defined(__x86_64__) && defined(__GNUC__)
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
+      !__builtin_cpu_supports("f16c")) {
+    return CpuIsa::kScalar;
+  }
+  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vnni");
+  return avx512 ? CpuIsa::kAvx512Vnni : CpuIsa::kAvx2;
+#else
+  return CpuIsa::kScalar;
+#endif
+}
+
+std::string choices() {
+  std::string names;
+  for (const CpuIsa isa : kAll) {
+    if (isa > detected_cpu_isa()) break;
+    if (!names.empty()) names += ", ";
+    names += cpu_isa_name(isa);
+  }
+  return names;
+}
+
+CpuIsa choose() {
+  const char* wanted = std::getenv("IKV_ISA");
+  if (wanted == nullptr || *wanted == '\0') return detected_cpu_isa();
+  for (const CpuIsa isa : kAll) {
+    if (cpu_isa_name(isa) == wanted && isa <= detected_cpu_isa()) return isa;
+  }
+  log(LogLevel::kWarning,
+      "IKV_ISA='" + std::string(wanted) + "' is ignored; this machine can run: " + choices());
+  return detected_cpu_isa();
+}
+
+}  // namespace
+
+std::span<const CpuIsa> all_cpu_isas() {
+  return kAll;
+}
+
+std::string_view cpu_isa_name(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::kScalar:
+      return "scalar";
+    case CpuIsa::kAvx2:
+      return "avx2";
+    case CpuIsa::kAvx512Vnni:
+      return "avx512vnni";
+  }
+  return "unknown";
+}
+
+CpuIsa detected_cpu_isa() {
+  static const CpuIsa isa = detect();
+  return isa;
+}
+
+CpuIsa cpu_isa() {
+  const int value = forced.load(std::memory_order_relaxed);
+  if (value != kNotForced) return static_cast<CpuIsa>(value);
+  static const CpuIsa chosen = choose();
+  return chosen;
+}
+
+void force_cpu_isa(std::optional<CpuIsa> isa) {
+  IKV_CHECK(!isa || *isa <= detected_cpu_isa());
+  forced.store(isa ? static_cast<int>(*isa) : kNotForced, std::memory_order_relaxed);
+}
+
+}  // namespace ikv

@@ -1,0 +1,222 @@
+// AVX-512 with VNNI, several rows: a panel is unpacked once, then multiplied with tile after tile
+// of rows.
+#if defined(__x86_64__)
+#include "ops/kernels_avx512-inl.h"
+
+namespace ikv::avx512 {
+namespace {
+
+// Inputs of a block of an unpacked panel: codes, scales and minima (36 KiB) share the first-level
+// cache with the rows of a tile.
+constexpr size_t kBlockChunks = 24;
+// 6 rows x 32 outputs: 12 sums of integers and 12 of floats in registers.
+constexpr size_t kTileRows = 6;
+
+struct alignas(64) UnpackedBlock {
+  uint8_t codes[kBlockChunks * kChunkCodes];
+  float scales[kBlockChunks * 2 * kPanelOutputs];
+  float mins[kBlockChunks * 2 * kPanelOutputs];
+};
+
+template <int kBits, int... kVectors>
+IKV_INLINE void unpack_codes(const uint8_t* planes, uint8_t* codes,
+                             std::integer_sequence<int, kVectors...>) {
+  (_mm512_store_si512(codes + kVectors * 64, code_vector<kBits, kVectors>(planes)), ...);
+}
+
+// Chunks first .. first + count - 1 of a panel.
+template <int kBits, bool kTwoLevel>
+void unpack_block(const PanelProduct& p, size_t first, size_t count, UnpackedBlock& block) {
+  const PackedFormat& format = *p.format;
+  const size_t entries = format.groups_a_chunk() * kPanelOutputs;
+  const __m512 offset = _mm512_set1_ps(-format.offset);
+  for (size_t c = 0; c < count; ++c) {
+    const auto* chunk = reinterpret_cast<const uint8_t*>(format.chunk(p.panel, first + c));
+    unpack_codes<kBits>(chunk, block.codes + c * kChunkCodes,
+                        std::make_integer_sequence<int, 16>());
+    Header header{};
+    if constexpr (kTwoLevel) {
+      const auto* at = reinterpret_cast<const uint8_t*>(format.header(p.panel, first + c));
+      header = format.has_min ? load_header<true>(at) : load_header<false>(at);
+    }
+    const uint8_t* scales = chunk + format.plane_bytes;
+    const uint8_t* mins = scales + entries * (kTwoLevel ? 1 : 2);
+    for (size_t i = 0; i < entries; i += 16) {
+      const int entry = static_cast<int>(i);
+      const __m512 scale = table_entries<kTwoLevel>(scales, entry, header.scale[i / 16 % 2]);
+      const __m512 min = format.has_min
+                             ? table_entries<kTwoLevel>(mins, entry, header.min[i / 16 % 2])
+                             : _mm512_mul_ps(scale, offset);
+      _mm512_store_ps(block.scales + c * entries + i, scale);
+      _mm512_store_ps(block.mins + c * entries + i, min);
+    }
+  }
+}
+
+// A run of chunks for a tile of rows; its first and last run start and finish the sums, which wait
+// in `out` in between.
+struct TileRun {
+  const UnpackedBlock* block;
+  size_t num_groups;
+  const std::byte* values;  // of the first row, at the run's first chunk
+  const float* sums;        // likewise
+  size_t stride;            // bytes from row to row of both
+  float* out;
+  size_t out_stride;
+  Masks masks;
+  bool first;
+};
+
+template <int kRows>
+struct TileSums {
+  __m512 acc[kRows][2];
+};
+
+// Dots of one group: high parts, eight bits up, low parts.
+template <int kRows, int kSteps>
+IKV_INLINE void tile_dots(const uint8_t* codes, const std::byte* values, size_t stride,
+                          __m512i dots[kRows][2]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) dots[r][0] = dots[r][1] = _mm512_setzero_si512();
+  for (int part = 0; part < 2; ++part) {
+#pragma GCC unroll 8
+    for (int s = 0; s < kSteps; ++s) {
+      const __m512i w0 = load(codes + s * 128);
+      const __m512i w1 = load(codes + s * 128 + 64);
+#pragma GCC unroll 8
+      for (int r = 0; r < kRows; ++r) {
+        int32_t four;
+        std::memcpy(&four, values + static_cast<size_t>(r) * stride + s * 8 + part * 4,
+                    sizeof(four));
+        const __m512i x = _mm512_set1_epi32(four);
+        dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, x);
+        dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, x);
+      }
+    }
+    if (part == 1) break;
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      dots[r][0] = _mm512_slli_epi32(dots[r][0], 8);
+      dots[r][1] = _mm512_slli_epi32(dots[r][1], 8);
+    }
+  }
+}
+
+template <int kGroup, int kRows>
+void run_tile(const TileRun& run) {
+  __m512 acc[kRows][2];
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < 2; ++c) {
+      acc[r][c] = run.first ? _mm512_setzero_ps()
+                            : _mm512_maskz_loadu_ps(
+                                  run.masks.half[c],
+                                  run.out + static_cast<size_t>(r) * run.out_stride + c * 16);
+    }
+  }
+  const uint8_t* codes = run.block->codes;
+  const std::byte* values = run.values;
+  for (size_t g = 0; g < run.num_groups; ++g) {
+    __m512i dots[kRows][2];
+    tile_dots<kRows, kGroup / 4>(codes, values, run.stride, dots);
+    const float* scales = run.block->scales + g * kPanelOutputs;
+    const float* mins = run.block->mins + g * kPanelOutputs;
+    const auto* sums = reinterpret_cast<const std::byte*>(run.sums + g);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      float sum;
+      std::memcpy(&sum, sums + static_cast<size_t>(r) * run.stride, sizeof(sum));
+      const __m512 sum_vector = _mm512_set1_ps(sum);
+#pragma GCC unroll 2
+      for (int c = 0; c < 2; ++c) {
+        acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r][c]), _mm512_load_ps(scales + c * 16),
+                                    acc[r][c]);
+        acc[r][c] = _mm512_fmadd_ps(sum_vector, _mm512_load_ps(mins + c * 16), acc[r][c]);
+      }
+    }
+    codes += kGroup * kPanelOutputs;
+    values += kGroup * 2;
+  }
+  for (int r = 0; r < kRows; ++r) {
+    for (int c = 0; c < 2; ++c) {
+      _mm512_mask_storeu_ps(run.out + static_cast<size_t>(r) * run.out_stride + c * 16,
+                            run.masks.half[c], acc[r][c]);
+    }
+  }
+}
+
+template <int kGroup>
+void run_rows(const TileRun& run, size_t num_rows) {
+  switch (num_rows) {
+    case 1:
+      return run_tile<kGroup, 1>(run);
+    case 2:
+      return run_tile<kGroup, 2>(run);
+    case 3:
+      return run_tile<kGroup, 3>(run);
+    case 4:
+      return run_tile<kGroup, 4>(run);
+    case 5:
+      return run_tile<kGroup, 5>(run);
+    default:
+      return run_tile<kGroup, 6>(run);
+  }
+}
+
+void scale_results(const PanelProduct& p, const Masks& masks) {
+  for (size_t r = 0; r < p.num_rows; ++r) {
+    const __m512 scale = result_scale(p.rows.row(r));
+    for (int c = 0; c < 2; ++c) {
+      float* out = p.out + r * p.out_stride + c * 16;
+      const __m512 acc = _mm512_maskz_loadu_ps(masks.half[c], out);
+      _mm512_mask_storeu_ps(out, masks.half[c], _mm512_mul_ps(acc, scale));
+    }
+  }
+}
+
+template <int kBits, int kGroup, bool kTwoLevel>
+void multiply_blocks(const PanelProduct& p) {
+  UnpackedBlock block;
+  const Masks masks = output_masks(p.num_outputs);
+  const size_t num_blocks = (p.num_chunks + kBlockChunks - 1) / kBlockChunks;
+  const std::byte* values = p.rows.data + row_values_at(p.rows.num_inputs);
+  const float* sums = group_sums(p.rows.data, p.rows.num_inputs, kGroup);
+  for (size_t b = 0; b < num_blocks; ++b) {
+    const size_t first = p.num_chunks * b / num_blocks;
+    const size_t count = p.num_chunks * (b + 1) / num_blocks - first;
+    unpack_block<kBits, kTwoLevel>(p, first, count, block);
+    for (size_t row = 0; row < p.num_rows; row += kTileRows) {
+      const size_t groups_a_chunk = kChunkInputs / kGroup;
+      const TileRun run = {.block = &block,
+                           .num_groups = count * groups_a_chunk,
+                           .values = values + row * p.rows.stride + first * kChunkInputs * 2,
+                           .sums = reinterpret_cast<const float*>(
+                               reinterpret_cast<const std::byte*>(sums + first * groups_a_chunk) +
+                               row * p.rows.stride),
+                           .stride = p.rows.stride,
+                           .out = p.out + row * p.out_stride,
+                           .out_stride = p.out_stride,
+                           .masks = masks,
+                           .first = b == 0};
+      run_rows<kGroup>(run, p.num_rows - row < kTileRows ? p.num_rows - row : kTileRows);
+    }
+  }
+  scale_results(p, masks);
+}
+
+struct ManyRows {
+  template <int kBits, int kGroup, bool kTwoLevel>
+  static void run(const PanelProduct& p) {
+    multiply_blocks<kBits, kGroup, kTwoLevel>(p);
+  }
+};
+
+}  // namespace
+
+void multiply_rows(const PanelProduct& p) {
+  run_format<ManyRows>(p);
+}
+
+}  // namespace ikv::avx512
+
+IKV_TARGET_END
+#endif
