@@ -95,9 +95,9 @@ IKV_INLINE Masks output_masks(size_t num_outputs) {
   return {{static_cast<__mmask16>(all & 0xFFFFu), static_cast<__mmask16>(all >> 16)}};
 }
 
-IKV_INLINE const float* group_sums(const std::byte* record, size_t num_inputs, size_t group) {
-  return reinterpret_cast<const float*>(record +
-                                        (group == 16 ? kRowSumsAt : row_sums32_at(num_inputs)));
+// The sums of a row's groups.
+IKV_INLINE const std::byte* group_sums(const std::byte* record, size_t num_inputs, size_t group) {
+  return record + (group == 16 ? kRowSumsAt : row_sums32_at(num_inputs));
 }
 
 IKV_INLINE __m512 result_scale(const std::byte* record) {
@@ -106,25 +106,28 @@ IKV_INLINE __m512 result_scale(const std::byte* record) {
   return _mm512_set1_ps(scale);
 }
 
-// Calls Product::run<bits, group, two level>(p) with those of p's format.
+// Calls Product::run<bits, group, minima, two level>(p) with those of p's format.
 template <typename Product>
 void run_format(const PanelProduct& p) {
+  const bool has_min = p.format->has_min;
   const bool two_level = p.format->two_level;
   switch (p.format->bits) {
     case 2:
-      return Product::template run<2, 16, true>(p);
+      return Product::template run<2, 16, true, true>(p);
     case 3:
-      return Product::template run<3, 16, true>(p);
+      return Product::template run<3, 16, false, true>(p);
     case 4:
-      return two_level ? Product::template run<4, 32, true>(p)
-                       : Product::template run<4, 32, false>(p);
+      if (two_level) return Product::template run<4, 32, true, true>(p);
+      return has_min ? Product::template run<4, 32, true, false>(p)
+                     : Product::template run<4, 32, false, false>(p);
     case 5:
-      return two_level ? Product::template run<5, 32, true>(p)
-                       : Product::template run<5, 32, false>(p);
+      if (two_level) return Product::template run<5, 32, true, true>(p);
+      return has_min ? Product::template run<5, 32, true, false>(p)
+                     : Product::template run<5, 32, false, false>(p);
     case 6:
-      return Product::template run<6, 16, true>(p);
+      return Product::template run<6, 16, false, true>(p);
     default:
-      return Product::template run<8, 32, false>(p);
+      return Product::template run<8, 32, false, false>(p);
   }
 }
 

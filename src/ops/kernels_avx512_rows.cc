@@ -25,7 +25,7 @@ IKV_INLINE void unpack_codes(const uint8_t* planes, uint8_t* codes,
 }
 
 // Chunks first .. first + count - 1 of a panel.
-template <int kBits, bool kTwoLevel>
+template <int kBits, bool kHasMin, bool kTwoLevel>
 void unpack_block(const PanelProduct& p, size_t first, size_t count, UnpackedBlock& block) {
   const PackedFormat& format = *p.format;
   const size_t entries = format.groups_a_chunk() * kPanelOutputs;
@@ -37,16 +37,15 @@ void unpack_block(const PanelProduct& p, size_t first, size_t count, UnpackedBlo
     Header header{};
     if constexpr (kTwoLevel) {
       const auto* at = reinterpret_cast<const uint8_t*>(format.header(p.panel, first + c));
-      header = format.has_min ? load_header<true>(at) : load_header<false>(at);
+      header = load_header<kHasMin>(at);
     }
     const uint8_t* scales = chunk + format.plane_bytes;
     const uint8_t* mins = scales + entries * (kTwoLevel ? 1 : 2);
     for (size_t i = 0; i < entries; i += 16) {
       const int entry = static_cast<int>(i);
       const __m512 scale = table_entries<kTwoLevel>(scales, entry, header.scale[i / 16 % 2]);
-      const __m512 min = format.has_min
-                             ? table_entries<kTwoLevel>(mins, entry, header.min[i / 16 % 2])
-                             : _mm512_mul_ps(scale, offset);
+      const __m512 min = kHasMin ? table_entries<kTwoLevel>(mins, entry, header.min[i / 16 % 2])
+                                 : _mm512_mul_ps(scale, offset);
       _mm512_store_ps(block.scales + c * entries + i, scale);
       _mm512_store_ps(block.mins + c * entries + i, min);
     }
@@ -59,17 +58,12 @@ struct TileRun {
   const UnpackedBlock* block;
   size_t num_groups;
   const std::byte* values;  // of the first row, at the run's first chunk
-  const float* sums;        // likewise
+  const std::byte* sums;    // likewise
   size_t stride;            // bytes from row to row of both
   float* out;
   size_t out_stride;
   Masks masks;
   bool first;
-};
-
-template <int kRows>
-struct TileSums {
-  __m512 acc[kRows][2];
 };
 
 // Dots of one group: high parts, eight bits up, low parts.
@@ -120,7 +114,7 @@ void run_tile(const TileRun& run) {
     tile_dots<kRows, kGroup / 4>(codes, values, run.stride, dots);
     const float* scales = run.block->scales + g * kPanelOutputs;
     const float* mins = run.block->mins + g * kPanelOutputs;
-    const auto* sums = reinterpret_cast<const std::byte*>(run.sums + g);
+    const std::byte* sums = run.sums + g * sizeof(float);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       float sum;
@@ -173,40 +167,41 @@ void scale_results(const PanelProduct& p, const Masks& masks) {
   }
 }
 
-template <int kBits, int kGroup, bool kTwoLevel>
+template <int kBits, int kGroup, bool kHasMin, bool kTwoLevel>
 void multiply_blocks(const PanelProduct& p) {
   UnpackedBlock block;
   const Masks masks = output_masks(p.num_outputs);
   const size_t num_blocks = (p.num_chunks + kBlockChunks - 1) / kBlockChunks;
   const std::byte* values = p.rows.data + row_values_at(p.rows.num_inputs);
-  const float* sums = group_sums(p.rows.data, p.rows.num_inputs, kGroup);
+  const std::byte* sums = group_sums(p.rows.data, p.rows.num_inputs, kGroup);
   for (size_t b = 0; b < num_blocks; ++b) {
     const size_t first = p.num_chunks * b / num_blocks;
     const size_t count = p.num_chunks * (b + 1) / num_blocks - first;
-    unpack_block<kBits, kTwoLevel>(p, first, count, block);
-    for (size_t row = 0; row < p.num_rows; row += kTileRows) {
+    unpack_block<kBits, kHasMin, kTwoLevel>(p, first, count, block);
+    const size_t num_tiles = (p.num_rows + kTileRows - 1) / kTileRows;
+    for (size_t t = 0; t < num_tiles; ++t) {
+      const size_t row = p.num_rows * t / num_tiles;
       const size_t groups_a_chunk = kChunkInputs / kGroup;
-      const TileRun run = {.block = &block,
-                           .num_groups = count * groups_a_chunk,
-                           .values = values + row * p.rows.stride + first * kChunkInputs * 2,
-                           .sums = reinterpret_cast<const float*>(
-                               reinterpret_cast<const std::byte*>(sums + first * groups_a_chunk) +
-                               row * p.rows.stride),
-                           .stride = p.rows.stride,
-                           .out = p.out + row * p.out_stride,
-                           .out_stride = p.out_stride,
-                           .masks = masks,
-                           .first = b == 0};
-      run_rows<kGroup>(run, p.num_rows - row < kTileRows ? p.num_rows - row : kTileRows);
+      const TileRun run = {
+          .block = &block,
+          .num_groups = count * groups_a_chunk,
+          .values = values + row * p.rows.stride + first * kChunkInputs * 2,
+          .sums = sums + row * p.rows.stride + first * groups_a_chunk * sizeof(float),
+          .stride = p.rows.stride,
+          .out = p.out + row * p.out_stride,
+          .out_stride = p.out_stride,
+          .masks = masks,
+          .first = b == 0};
+      run_rows<kGroup>(run, p.num_rows * (t + 1) / num_tiles - row);
     }
   }
   scale_results(p, masks);
 }
 
 struct ManyRows {
-  template <int kBits, int kGroup, bool kTwoLevel>
+  template <int kBits, int kGroup, bool kHasMin, bool kTwoLevel>
   static void run(const PanelProduct& p) {
-    multiply_blocks<kBits, kGroup, kTwoLevel>(p);
+    multiply_blocks<kBits, kGroup, kHasMin, kTwoLevel>(p);
   }
 };
 
