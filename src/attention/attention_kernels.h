@@ -22,20 +22,31 @@ struct QueryView {
   int group = 0;
   int head_dim = 0;
   float scale = 0.0f;
-  const float* q = nullptr;       ///< [group][head_dim]
-  const int16_t* q16 = nullptr;   ///< [group][head_dim]; q ~ q16 * step
-  const int8_t* high = nullptr;   ///< [group][head_dim]; q16 = 256 * high + low
+  const float* q = nullptr;      ///< [group][head_dim]
+  const int16_t* q16 = nullptr;  ///< [group][head_dim]; q ~ q16 * step
+  const int8_t* high = nullptr;  ///< [group][head_dim]; q16 = 256 * high + low
   const int8_t* low = nullptr;
   const float* steps = nullptr;   ///< [group]; `scale` multiplied in
   const int32_t* bias = nullptr;  ///< [group]: 128 * sum(q16), the share of keys biased to unsigned
 };
 
+/// Rows that will be read soon: pages lie apart, so that the hardware does not foresee them.
+struct RowStream {
+  const uint8_t* const* keys = nullptr;
+  const uint8_t* const* values = nullptr;
+  int count = 0;
+  int key_lines = 1;  ///< cache lines of a row
+  int value_lines = 1;
+};
+
 /// Keys of consecutive entries of a run in one format.
 struct KeyRows {
   const uint8_t* const* rows = nullptr;
-  const uint16_t* scales = nullptr;     ///< int8: one half per entry
-  const uint8_t* page_scales = nullptr; ///< int4: steps, then minima by channel, halves
+  const uint16_t* scales = nullptr;      ///< int8: one half per entry
+  const uint8_t* page_scales = nullptr;  ///< int4: steps, then minima by channel, halves
   int count = 0;
+  int first = 0;                    ///< index of the first in its run
+  const RowStream* next = nullptr;  ///< optional: rows to prefetch meanwhile, as many a key
 };
 
 /// Values of consecutive entries of a run in one format.
@@ -56,8 +67,8 @@ struct AttentionKernels {
   /// x = exp(x - max x) and its sum; entries after `count` up to the next 16 become 0.
   void (*softmax)(float* x, int count, float* max, float* sum);
   /// out[g * head_dim + d] += sum over i of p[g * stride + i] * v_i[d], by KvFormat.
-  void (*values[5])(const ValueRows& values, const float* p, size_t stride, int group,
-                    int head_dim, float* out);
+  void (*values[5])(const ValueRows& values, const float* p, size_t stride, int group, int head_dim,
+                    float* out);
 };
 
 const AttentionKernels& attention_kernels(KernelTarget target);

@@ -84,16 +84,19 @@ void DecodePlan::prepare_queries(const AttentionSpec& spec, const DecodeJob& job
   queries_.prepare(spec, job.pages, job.q, group_, static_cast<size_t>(spec.head_dim));
 }
 
-void DecodePlan::score_run(const AttentionSpec& spec, size_t run, RunRows& rows, float* logits,
-                           size_t stride) const {
+void DecodePlan::score_run(const AttentionSpec& spec, size_t run, const RunRows& keys,
+                           const RowStream* next, float* logits, size_t stride) const {
   const AttentionKernels& kernels = attention_kernels(kernel_target());
-  gather_keys(spec, runs_[run], queries_.shifts(), rows);
-  for (int s = 0; s < rows.num_segments; ++s) {
-    const RowSegment& segment = rows.segments[s];
-    const KeyRows keys{rows.rows + segment.begin, rows.scales + segment.begin, segment.page_scales,
-                       segment.count};
+  for (int s = 0; s < keys.num_segments; ++s) {
+    const RowSegment& segment = keys.segments[s];
+    const KeyRows rows{keys.rows + segment.begin,
+                       keys.scales + segment.begin,
+                       segment.page_scales,
+                       segment.count,
+                       segment.begin,
+                       next};
     kernels.score[static_cast<size_t>(segment.format)](
-        queries_.views()[static_cast<size_t>(segment.query)], keys, logits + segment.begin, stride);
+        queries_.views()[static_cast<size_t>(segment.query)], rows, logits + segment.begin, stride);
   }
   for (int g = 0; g < group_; ++g) {
     kernels.finish_logits(logits + static_cast<size_t>(g) * stride, runs_[run].count,
@@ -102,7 +105,7 @@ void DecodePlan::score_run(const AttentionSpec& spec, size_t run, RunRows& rows,
 }
 
 void DecodePlan::attend_run(const AttentionSpec& spec, const DecodeJob& job, size_t run,
-                            RunRows& rows, float* logits, size_t stride) {
+                            const RunRows& rows, float* logits, size_t stride) {
   const AttentionKernels& kernels = attention_kernels(kernel_target());
   const auto group = static_cast<size_t>(group_);
   const int count = runs_[run].count;
@@ -113,7 +116,6 @@ void DecodePlan::attend_run(const AttentionSpec& spec, const DecodeJob& job, siz
       std::copy_n(row, count, exps_.data() + (run * group + g) * kRunEntries);
     }
   }
-  gather_values(spec, runs_[run], rows);
   const auto width = group * static_cast<size_t>(spec.head_dim);
   float* out = values_.data() + run * width;
   std::fill(out, out + width, 0.0f);
@@ -150,8 +152,7 @@ void DecodePlan::merge(const AttentionSpec& spec, const DecodeJob& job) {
   if (job.page_mass != nullptr) write_mass(spec, job, weights_.data());
 }
 
-void DecodePlan::write_mass(const AttentionSpec& spec, const DecodeJob& job,
-                            const float* weights) {
+void DecodePlan::write_mass(const AttentionSpec& spec, const DecodeJob& job, const float* weights) {
   std::fill(job.page_mass, job.page_mass + job.pages.size(), 0.0f);
   const auto group = static_cast<size_t>(group_);
   for (size_t r = 0; r < runs_.size(); ++r) {

@@ -12,9 +12,9 @@
 
 namespace ikv {
 
-/// What one thread needs to work on a run.
+/// What one thread needs to work on a run, and to bring in the next one.
 struct RunBuffers {
-  RunRows rows;
+  RunRows keys[2], values[2];
   std::vector<float> logits;  ///< [group][kRunCapacity]
 };
 
@@ -36,12 +36,19 @@ class DecodePlan {
   std::span<const PageEntry> entries() const { return entries_; }
   int run_size(size_t run) const { return runs_[run].count; }
 
-  /// Logits of a run: logits[g * stride + i].
-  void score_run(const AttentionSpec& spec, size_t run, RunRows& rows, float* logits,
-                 size_t stride) const;
-  /// Softmax of a run's logits (in place) and sum of values; leaves the run's part for merge().
-  void attend_run(const AttentionSpec& spec, const DecodeJob& job, size_t run, RunRows& rows,
-                  float* logits, size_t stride);
+  void gather_run_keys(const AttentionSpec& spec, size_t run, RunRows& keys) const {
+    gather_keys(spec, runs_[run], queries_.shifts(), keys);
+  }
+  void gather_run_values(const AttentionSpec& spec, size_t run, RunRows& values) const {
+    gather_values(spec, runs_[run], values);
+  }
+  /// Logits of a run: logits[g * stride + i]. Rows of `next`, if any, come into the cache
+  /// meanwhile.
+  void score_run(const AttentionSpec& spec, size_t run, const RunRows& keys, const RowStream* next,
+                 float* logits, size_t stride) const;
+  /// Softmax of a run's logits (in place) and sum of its values; leaves its part for merge().
+  void attend_run(const AttentionSpec& spec, const DecodeJob& job, size_t run,
+                  const RunRows& values, float* logits, size_t stride);
   /// Adds the runs' parts in order, writes job.out and job.page_mass.
   void merge(const AttentionSpec& spec, const DecodeJob& job);
 

@@ -46,6 +46,7 @@ RowSegment& segment_for(RunRows& out, const RowSegment& wanted) {
 void gather_keys(const AttentionSpec& spec, const EntrySource& source,
                  std::span<const int32_t> shifts, RunRows& out) {
   out.num_segments = 0;
+  out.lines = 1;
   int n = 0;
   for_each_stretch(spec, source, [&](const Stretch& stretch) {
     const KvPageView& page = source.pages[stretch.page];
@@ -56,17 +57,20 @@ void gather_keys(const AttentionSpec& spec, const EntrySource& source,
     wanted.begin = n;
     if (wanted.format == KvFormat::kInt4) wanted.page_scales = at(page, layout.k_scale_offset);
     segment_for(out, wanted).count += stretch.count;
-    gather_rows(stretch, at(page, layout.k_offset), kv_row_bytes(wanted.format, layout.head_dim),
-                out.rows + n);
+    const size_t row_bytes = kv_row_bytes(wanted.format, layout.head_dim);
+    out.lines = std::max(out.lines, static_cast<int>((row_bytes + 63) / 64));
+    gather_rows(stretch, at(page, layout.k_offset), row_bytes, out.rows + n);
     if (wanted.format == KvFormat::kInt8) {
       gather_scales(stretch, at(page, layout.k_scale_offset), out.scales + n);
     }
     n += stretch.count;
   });
+  out.count = n;
 }
 
 void gather_values(const AttentionSpec& spec, const EntrySource& source, RunRows& out) {
   out.num_segments = 0;
+  out.lines = 1;
   int n = 0;
   for_each_stretch(spec, source, [&](const Stretch& stretch) {
     const KvPageView& page = source.pages[stretch.page];
@@ -75,8 +79,9 @@ void gather_values(const AttentionSpec& spec, const EntrySource& source, RunRows
     wanted.format = layout.formats.v;
     wanted.begin = n;
     segment_for(out, wanted).count += stretch.count;
-    gather_rows(stretch, at(page, layout.v_offset), kv_row_bytes(wanted.format, layout.head_dim),
-                out.rows + n);
+    const size_t row_bytes = kv_row_bytes(wanted.format, layout.head_dim);
+    out.lines = std::max(out.lines, static_cast<int>((row_bytes + 63) / 64));
+    gather_rows(stretch, at(page, layout.v_offset), row_bytes, out.rows + n);
     const uint8_t* scales = at(page, layout.v_scale_offset);
     if (wanted.format == KvFormat::kInt8) {
       gather_scales(stretch, scales, out.scales + n);
@@ -85,6 +90,7 @@ void gather_values(const AttentionSpec& spec, const EntrySource& source, RunRows
     }
     n += stretch.count;
   });
+  out.count = n;
 }
 
 }  // namespace ikv

@@ -28,8 +28,8 @@ inline RowRange readable_rows(const AttentionSpec& spec, LogicalPos position,
   RowRange range{0, static_cast<int>(std::min<int64_t>(
                         page.num_tokens, static_cast<int64_t>(position) - page.begin + 1))};
   if (spec.window_tokens > 0) {
-    const int64_t first = static_cast<int64_t>(position) - spec.window_tokens + 1 - page.begin -
-                          page.position_shift;
+    const int64_t first =
+        static_cast<int64_t>(position) - spec.window_tokens + 1 - page.begin - page.position_shift;
     range.first = static_cast<int>(std::clamp<int64_t>(first, 0, range.last));
   }
   return range;
@@ -111,7 +111,26 @@ struct RunRows {
   uint16_t scales[kRunCapacity];        ///< int8
   RowSegment segments[kRunEntries];
   int num_segments = 0;
+  int count = 0;
+  int lines = 1;  ///< cache lines of the longest row
 };
+
+/// Asks for a cache line that is read soon. As an instruction, since GCC 12 drops loops that only
+/// prefetch by its builtin.
+inline void prefetch_line(const uint8_t* address) {
+#if defined(__x86_64__)
+  asm volatile("prefetcht1 %0" : : "m"(*address));
+#else
+  __builtin_prefetch(address);
+#endif
+}
+
+/// Asks for all rows of a run.
+inline void prefetch_rows(const RunRows& run) {
+  for (int i = 0; i < run.count; ++i) {
+    for (int line = 0; line < run.lines; ++line) prefetch_line(run.rows[i] + line * 64);
+  }
+}
 
 /// Fills `out` with the keys of `source`; `shifts` are the distinct shifts of the list.
 void gather_keys(const AttentionSpec& spec, const EntrySource& source,

@@ -1,18 +1,17 @@
-// Attention kernels compiled for the AVX512 target.
+#include "attention/kernels_avx512.h"
+
 #if defined(__x86_64__)
 
-#include <cmath>
-#include <cstring>
-
-#include "attention/attention_kernels.h"
-
-IKV_TARGET_AVX512_BEGIN
-#define IKV_ATTENTION_NAMESPACE attention_avx512
-#include "attention/kernels_portable-inl.h"
-IKV_TARGET_END
-
 namespace ikv {
-const AttentionKernels kAttentionAvx512 = IKV_ATTENTION_TABLE;
+
+const AttentionKernels kAttentionAvx512 = {
+    {attention_avx512::score_f32, attention_avx512::score_f16, attention_avx512::score_bf16,
+     attention_avx512::score_int8, attention_avx512::score_int4},
+    attention_avx512::finish_logits,
+    attention_avx512::softmax,
+    {attention_avx512::values_f32, attention_avx512::values_f16, attention_avx512::values_bf16,
+     attention_avx512::values_int8, attention_avx512::values_int4}};
+
 }  // namespace ikv
 
 #endif

@@ -37,8 +37,10 @@ void attend_prefill(const AttentionSpec& spec, std::span<const PrefillJob> jobs,
       plan.plan(spec, one);
       plan.prepare_queries(spec, one);
       for (size_t r = 0; r < plan.num_runs(); ++r) {
-        plan.score_run(spec, r, buffers.rows, buffers.logits.data(), kRunCapacity);
-        plan.attend_run(spec, one, r, buffers.rows, buffers.logits.data(), kRunCapacity);
+        plan.gather_run_keys(spec, r, buffers.keys[0]);
+        plan.gather_run_values(spec, r, buffers.values[0]);
+        plan.score_run(spec, r, buffers.keys[0], nullptr, buffers.logits.data(), kRunCapacity);
+        plan.attend_run(spec, one, r, buffers.values[0], buffers.logits.data(), kRunCapacity);
       }
       plan.merge(spec, one);
       for (size_t p = 0; observed && p < pages.size(); ++p) job.page_mass[p] += mass[p];

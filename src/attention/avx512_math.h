@@ -1,0 +1,123 @@
+// Small vector functions of the AVX-512 attention kernels. Internal to attention; x86-64 only.
+#pragma once
+
+#include <immintrin.h>
+
+#include <cstdint>
+
+#include "core/kv_format.h"
+#include "quant/kv_codec_target.h"
+
+IKV_TARGET_AVX512_BEGIN
+
+namespace ikv::attention_avx512 {
+
+/// The lanes of a vector of 64 bytes that tile `tile` of a row of `head_dim` bytes has.
+inline __mmask64 tile_mask(int head_dim, int tile) {
+  const int left = head_dim - tile * 64;
+  return left >= 64 ? ~__mmask64{0} : (__mmask64{1} << left) - 1;
+}
+
+/// sums += u (unsigned bytes) . s (signed bytes) by fours. As an instruction, since GCC 12 copies
+/// the intrinsic's accumulators to and fro.
+inline void add_dot(__m512i& sums, __m512i u, __m512i s) {
+  asm("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(u), "v"(s));
+}
+
+/// kCount rows from `begin` on by pointer; where fewer are left, the last one is repeated.
+template <int kCount>
+inline const uint8_t* const* take_rows(const uint8_t* const* rows, int begin, int count,
+                                       const uint8_t** tail) {
+  if (begin + kCount <= count) return rows + begin;
+  for (int i = 0; i < kCount; ++i) tail[i] = rows[begin + i < count ? begin + i : count - 1];
+  return tail;
+}
+
+/// exp(x) for x <= 0 with a relative error of about 1e-7 (Cody and Waite's reduction, Taylor's
+/// series to x^6 / 6!); 0 below the smallest normal float.
+inline __m512 exp_negative(__m512 x) {
+  // -200 underflows to zero and keeps minus infinity out of the reduction.
+  const __m512 y = _mm512_max_ps(x, _mm512_set1_ps(-200.0f));
+  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(y, _mm512_set1_ps(1.44269504f)),
+                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), y);
+  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);
+  __m512 p = _mm512_set1_ps(1.38888889e-3f);
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.33333333e-3f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.16666667e-2f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.66666667e-1f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
+  return _mm512_scalef_ps(p, n);
+}
+
+/// Lane i of the result is the sum of all lanes of v[i].
+inline __m512i sum_lanes_of_16(const __m512i* v) {
+  __m512i quads[4];
+  for (int i = 0; i < 4; ++i) {
+    const __m512i a = _mm512_add_epi32(_mm512_unpacklo_epi32(v[4 * i], v[4 * i + 1]),
+                                       _mm512_unpackhi_epi32(v[4 * i], v[4 * i + 1]));
+    const __m512i b = _mm512_add_epi32(_mm512_unpacklo_epi32(v[4 * i + 2], v[4 * i + 3]),
+                                       _mm512_unpackhi_epi32(v[4 * i + 2], v[4 * i + 3]));
+    quads[i] = _mm512_add_epi32(_mm512_unpacklo_epi64(a, b), _mm512_unpackhi_epi64(a, b));
+  }
+  const __m512i a = _mm512_add_epi32(_mm512_shuffle_i32x4(quads[0], quads[1], 0x88),
+                                     _mm512_shuffle_i32x4(quads[0], quads[1], 0xDD));
+  const __m512i b = _mm512_add_epi32(_mm512_shuffle_i32x4(quads[2], quads[3], 0x88),
+                                     _mm512_shuffle_i32x4(quads[2], quads[3], 0xDD));
+  return _mm512_add_epi32(_mm512_shuffle_i32x4(a, b, 0x88), _mm512_shuffle_i32x4(a, b, 0xDD));
+}
+
+inline __m512 add_pairs(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+}
+
+inline __m512 add_quads(__m512 a, __m512 b) {
+  const __m512d x = _mm512_castps_pd(a), y = _mm512_castps_pd(b);
+  return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                       _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+
+inline __m512 add_blocks(__m512 a, __m512 b) {
+  return _mm512_add_ps(_mm512_shuffle_f32x4(a, b, 0x88), _mm512_shuffle_f32x4(a, b, 0xDD));
+}
+
+inline __m512 sum_lanes_of_16(const __m512* v) {
+  __m512 quads[4];
+  for (int i = 0; i < 4; ++i) {
+    quads[i] = add_quads(add_pairs(v[4 * i], v[4 * i + 1]), add_pairs(v[4 * i + 2], v[4 * i + 3]));
+  }
+  return add_blocks(add_blocks(quads[0], quads[1]), add_blocks(quads[2], quads[3]));
+}
+
+/// Sixteen numbers of a plain format as floats.
+template <KvFormat kFormat>
+inline __m512 load_16(const uint8_t* row, int index) {
+  if constexpr (kFormat == KvFormat::kF32) {
+    return _mm512_loadu_ps(reinterpret_cast<const float*>(row) + index);
+  } else if constexpr (kFormat == KvFormat::kF16) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + index * 2)));
+  } else {
+    const __m256i halves = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + index * 2));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves), 16));
+  }
+}
+
+/// Tile `tile` (64 channels) of a row of int4 codes, one byte each.
+inline __m512i load_codes(const uint8_t* row, int head_dim, int tile) {
+  const bool whole = head_dim - tile * 64 >= 64;
+  const __m256i packed =
+      whole ? _mm256_loadu_si256(reinterpret_cast<const __m256i*>(row + tile * 32))
+            : _mm256_zextsi128_si256(
+                  _mm_loadu_si128(reinterpret_cast<const __m128i*>(row + tile * 32)));
+  // Each 16 bytes hold 32 channels: doubled, with the high nibbles shifted down in the second.
+  const __m512i spread = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 1, 0, 1, 2, 3, 2, 3),
+                                                  _mm512_castsi256_si512(packed));
+  const __m512i shifted = _mm512_mask_srli_epi16(spread, 0xFF00FF00u, spread, 4);
+  return _mm512_and_si512(shifted, _mm512_set1_epi8(15));
+}
+
+}  // namespace ikv::attention_avx512
+
+IKV_TARGET_END
