@@ -1,10 +1,9 @@
 #include "model/model.h"
 
-#include <cmath>
-
 #include "model/architecture.h"
 #include "model/load_weights.h"
 #include "model/weights.h"
+#include "ops/rms_norm.h"
 
 namespace ikv {
 
@@ -27,16 +26,8 @@ uint64_t Model::weight_bytes() const {
 
 void Model::normalise(const float* x, const std::vector<float>& weight, size_t num_rows, float* out,
                       Workspace& workspace) const {
-  const size_t width = weight.size();
-  const double epsilon = static_cast<double>(spec_.config.norm_epsilon);
-  workspace.threads().parallel_for(num_rows, [&](size_t row, int) {
-    const float* in = x + row * width;
-    double squares = 0.0;
-    for (size_t i = 0; i < width; ++i) squares += static_cast<double>(in[i]) * in[i];
-    const float scale =
-        static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(width) + epsilon));
-    for (size_t i = 0; i < width; ++i) out[row * width + i] = in[i] * scale * weight[i];
-  });
+  rms_norm(x, weight.data(), num_rows, weight.size(), spec_.config.norm_epsilon, out,
+           workspace.threads());
 }
 
 }  // namespace ikv
