@@ -81,8 +81,8 @@ void unpack_table(const PackedFormat& format, const uint8_t* header, const uint8
 // Chunk `index` of a panel to place `to` of the block.
 void unpack_chunk(const PackedFormat& format, const std::byte* panel, size_t index, size_t to,
                   UnpackedBlock& block) {
-  const auto* header = reinterpret_cast<const uint8_t*>(format.header(panel, index));
-  const auto* plane = reinterpret_cast<const uint8_t*>(format.chunk(panel, index));
+  const auto* header = reinterpret_cast<const uint8_t*>(panel + format.header_at(index));
+  const auto* plane = reinterpret_cast<const uint8_t*>(panel + format.chunk_at(index));
   const uint8_t* tables = plane + format.plane_bytes;
   int first_bit = 0;
   for (int width = 8; width >= 1; width /= 2) {

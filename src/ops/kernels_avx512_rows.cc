@@ -31,12 +31,12 @@ void unpack_block(const PanelProduct& p, size_t first, size_t count, UnpackedBlo
   const size_t entries = format.groups_a_chunk() * kPanelOutputs;
   const __m512 offset = _mm512_set1_ps(-format.offset);
   for (size_t c = 0; c < count; ++c) {
-    const auto* chunk = reinterpret_cast<const uint8_t*>(format.chunk(p.panel, first + c));
+    const auto* chunk = reinterpret_cast<const uint8_t*>(p.panel + format.chunk_at(first + c));
     unpack_codes<kBits>(chunk, block.codes + c * kChunkCodes,
                         std::make_integer_sequence<int, 16>());
     Header header{};
     if constexpr (kTwoLevel) {
-      const auto* at = reinterpret_cast<const uint8_t*>(format.header(p.panel, first + c));
+      const auto* at = reinterpret_cast<const uint8_t*>(p.panel + format.header_at(first + c));
       header = load_header<kHasMin>(at);
     }
     const uint8_t* scales = chunk + format.plane_bytes;

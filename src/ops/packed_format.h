@@ -35,6 +35,11 @@ inline constexpr size_t kPanelOutputs = 32;
 inline constexpr size_t kChunkInputs = 32;
 inline constexpr size_t kChunkCodes = kPanelOutputs * kChunkInputs;
 
+/// Where the code of an output's input stands among a chunk's 1024.
+constexpr size_t code_place(size_t output, size_t input) {
+  return (input / 4 * kPanelOutputs + output) * 4 + input % 4;
+}
+
 struct PackedFormat {
   WeightType type = WeightType::kF32;
   int bits = 0;             ///< of a code; 0: floats
@@ -52,12 +57,10 @@ struct PackedFormat {
   size_t groups_a_chunk() const { return kChunkInputs / group_inputs; }
   size_t run_bytes() const { return header_bytes + run_chunks * chunk_bytes; }
 
-  /// The header of chunk `index` of a panel, and the chunk.
-  const std::byte* header(const std::byte* panel, size_t index) const {
-    return panel + index / run_chunks * run_bytes();
-  }
-  const std::byte* chunk(const std::byte* panel, size_t index) const {
-    return header(panel, index) + header_bytes + index % run_chunks * chunk_bytes;
+  /// Where chunk `index` and its header stand in a panel.
+  size_t header_at(size_t index) const { return index / run_chunks * run_bytes(); }
+  size_t chunk_at(size_t index) const {
+    return header_at(index) + header_bytes + index % run_chunks * chunk_bytes;
   }
 };
 

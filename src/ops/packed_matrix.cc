@@ -1,5 +1,7 @@
 #include "ops/packed_matrix.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -10,36 +12,47 @@
 namespace ikv {
 namespace {
 
-// Calls visit(byte of the chunk's planes, lowest bit there, lowest bit of the code, number of bits)
-// for each plane that holds a part of the code of `output`'s `input`.
-template <typename Visit>
-void for_code_parts(int bits, size_t output, size_t input, const Visit& visit) {
-  const size_t vector = input / 4 * 2 + output / 16;
-  const size_t byte = output % 16 * 4 + input % 4;
-  size_t plane = 0;
+constexpr size_t kVectorBytes = 64;
+
+// Splits 1024 codes, in the order of code_place(), over the planes of a chunk.
+void store_codes(int bits, const uint8_t* codes, std::byte* planes) {
   int first_bit = 0;
   for (const int width : {8, 4, 2, 1}) {
     if ((bits & width) == 0) continue;
     const size_t per_byte = 8 / static_cast<size_t>(width);
-    visit(plane + vector / per_byte * 64 + byte, static_cast<int>(vector % per_byte) * width,
-          first_bit, width);
-    plane += kChunkCodes / per_byte;
+    const auto mask = static_cast<uint8_t>((1u << width) - 1u);
+    for (size_t j = 0; j < kChunkCodes / kVectorBytes / per_byte; ++j) {
+      std::array<uint8_t, kVectorBytes> packed{};
+      for (size_t i = 0; i < per_byte; ++i) {
+        const uint8_t* vector = codes + (j * per_byte + i) * kVectorBytes;
+        const int shift = static_cast<int>(i) * width;
+        for (size_t b = 0; b < kVectorBytes; ++b) {
+          const unsigned part = vector[b] >> first_bit & mask;
+          packed[b] = static_cast<uint8_t>(packed[b] | part << shift);
+        }
+      }
+      std::memcpy(planes + j * kVectorBytes, packed.data(), kVectorBytes);
+    }
+    planes += kChunkCodes / per_byte;
     first_bit += width;
   }
 }
 
-void store_code(int bits, size_t output, size_t input, unsigned code, std::byte* chunk) {
-  for_code_parts(bits, output, input, [&](size_t at, int shift, int first_bit, int width) {
-    const unsigned part = code >> first_bit & ((1u << width) - 1u);
-    chunk[at] |= static_cast<std::byte>(part << shift);
-  });
-}
-
-unsigned load_code(int bits, size_t output, size_t input, const std::byte* chunk) {
+unsigned load_code(int bits, size_t output, size_t input, const std::byte* planes) {
+  const size_t place = code_place(output, input);
+  const size_t vector = place / kVectorBytes;
   unsigned code = 0;
-  for_code_parts(bits, output, input, [&](size_t at, int shift, int first_bit, int width) {
-    code |= (static_cast<unsigned>(chunk[at]) >> shift & ((1u << width) - 1u)) << first_bit;
-  });
+  int first_bit = 0;
+  for (const int width : {8, 4, 2, 1}) {
+    if ((bits & width) == 0) continue;
+    const size_t per_byte = 8 / static_cast<size_t>(width);
+    const auto byte =
+        static_cast<unsigned>(planes[vector / per_byte * kVectorBytes + place % kVectorBytes]);
+    const size_t shift = vector % per_byte * static_cast<size_t>(width);
+    code |= (byte >> shift & ((1u << width) - 1u)) << first_bit;
+    planes += kChunkCodes / per_byte;
+    first_bit += width;
+  }
   return code;
 }
 
@@ -56,12 +69,9 @@ T load_entry(const std::byte* table, size_t index) {
   return value;
 }
 
-// One output's 32 inputs into its place in a chunk of zeros.
-void store_groups(const PackedFormat& format, const WeightGroups& groups, size_t output,
+// One output's scales and minima into their places in a chunk and its header.
+void store_scales(const PackedFormat& format, const WeightGroups& groups, size_t output,
                   std::byte* header, std::byte* chunk) {
-  for (size_t i = 0; i < kChunkInputs; ++i) {
-    store_code(format.bits, output, i, groups.codes[i], chunk);
-  }
   std::byte* tables = chunk + format.plane_bytes;
   if (!format.two_level) {
     store_entry(tables, output, groups.scale);
@@ -101,6 +111,35 @@ ScaleAndMin load_scale_and_min(const PackedFormat& format, const std::byte* head
   return {scale, min};
 }
 
+// The rows of one panel, `num_rows` of them, `row_bytes` apart.
+void pack_quantised_panel(const PackedFormat& format, const std::byte* rows, size_t num_rows,
+                          size_t row_bytes, size_t num_chunks, std::byte* panel) {
+  std::array<uint8_t, kChunkCodes> codes{};
+  for (size_t c = 0; c < num_chunks; ++c) {
+    std::byte* header = panel + format.header_at(c);
+    std::byte* chunk = panel + format.chunk_at(c);
+    for (size_t o = 0; o < num_rows; ++o) {
+      const WeightGroups groups = read_weight_groups(format.type, rows + o * row_bytes, c);
+      for (size_t i = 0; i < kChunkInputs; i += 4) {
+        std::memcpy(codes.data() + code_place(o, i), groups.codes.data() + i, 4);
+      }
+      store_scales(format, groups, o, header, chunk);
+    }
+    store_codes(format.bits, codes.data(), chunk);
+  }
+}
+
+void pack_float_panel(const PackedFormat& format, const std::byte* rows, size_t num_rows,
+                      size_t row_bytes, size_t num_chunks, std::byte* panel) {
+  const size_t element_bytes = format.chunk_bytes / kPanelOutputs;
+  for (size_t o = 0; o < num_rows; ++o) {
+    for (size_t c = 0; c < num_chunks; ++c) {
+      std::memcpy(panel + c * format.chunk_bytes + o * element_bytes,
+                  rows + o * row_bytes + c * element_bytes, element_bytes);
+    }
+  }
+}
+
 }  // namespace
 
 size_t PackedMatrix::packed_bytes(WeightType type, size_t num_outputs, size_t num_inputs) {
@@ -129,21 +168,13 @@ PackedMatrix PackedMatrix::pack(WeightType type, const std::byte* data, size_t n
   IKV_CHECK(bytes <= memory->size_bytes() && offset <= memory->size_bytes() - bytes);
   std::byte* packed = memory->data() + offset;
   const size_t row_bytes = num_inputs / info.block_elements * info.block_bytes;
-  std::memset(packed, 0, bytes);
-  for (size_t o = 0; o < num_outputs; ++o) {
-    const std::byte* row = data + o * row_bytes;
-    std::byte* panel = packed + o / kPanelOutputs * out.panel_bytes();
-    const size_t column = o % kPanelOutputs;
-    for (size_t c = 0; c < out.num_chunks(); ++c) {
-      std::byte* chunk = panel + (out.format_.chunk(panel, c) - panel);
-      if (out.format_.quantised()) {
-        std::byte* header = panel + (out.format_.header(panel, c) - panel);
-        store_groups(out.format_, read_weight_groups(type, row, c), column, header, chunk);
-      } else {
-        std::memcpy(chunk + column * info.block_bytes, row + c * info.block_bytes,
-                    info.block_bytes);
-      }
-    }
+  const auto pack_panel = out.format_.quantised() ? pack_quantised_panel : pack_float_panel;
+  for (size_t p = 0; p < out.num_panels(); ++p) {
+    const size_t first = p * kPanelOutputs;
+    std::byte* panel = packed + p * out.panel_bytes();
+    std::memset(panel, 0, out.panel_bytes());
+    pack_panel(out.format_, data + first * row_bytes, std::min(kPanelOutputs, num_outputs - first),
+               row_bytes, out.num_chunks(), panel);
   }
   out.data_ = packed;
   out.memory_ = std::move(memory);
@@ -163,17 +194,19 @@ void PackedMatrix::unpack_row(size_t index, float* out) const {
   const size_t column = index % kPanelOutputs;
   const size_t element_bytes = format_.chunk_bytes / kPanelOutputs;
   for (size_t c = 0; c < num_chunks(); ++c) {
-    const std::byte* chunk = format_.chunk(panel, c);
+    const std::byte* chunk = panel + format_.chunk_at(c);
     if (!format_.quantised()) {
       dequantise(format_.type, chunk + column * element_bytes, 1, out + c);
       continue;
     }
-    for (size_t i = 0; i < kChunkInputs; ++i) {
-      const auto [scale, min] = load_scale_and_min(format_, format_.header(panel, c), chunk,
+    for (size_t i = 0; i < kChunkInputs; i += format_.group_inputs) {
+      const auto [scale, min] = load_scale_and_min(format_, panel + format_.header_at(c), chunk,
                                                    i / format_.group_inputs, column);
-      const auto code = static_cast<float>(load_code(format_.bits, column, i, chunk));
-      out[c * kChunkInputs + i] =
-          format_.has_min ? scale * code + min : scale * (code - format_.offset);
+      for (size_t k = i; k < i + format_.group_inputs; ++k) {
+        const auto code = static_cast<float>(load_code(format_.bits, column, k, chunk));
+        out[c * kChunkInputs + k] =
+            format_.has_min ? scale * code + min : scale * (code - format_.offset);
+      }
     }
   }
 }

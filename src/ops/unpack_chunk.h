@@ -16,11 +16,6 @@ struct UnpackedChunk {
   float mins[2 * kPanelOutputs];
 };
 
-// Where the code of an output's input stands among a chunk's 1024 bytes.
-constexpr size_t code_place(size_t output, size_t input) {
-  return (input / 4 * kPanelOutputs + output) * 4 + input % 4;
-}
-
 // Planes of 8, 4, 2 and 1 bits as far as the format has them, lowest bits first.
 inline void unpack_codes(int bits, const std::byte* planes, uint8_t* codes) {
   std::memset(codes, 0, kChunkCodes);
@@ -59,8 +54,8 @@ inline void unpack_table(const PackedFormat& format, const std::byte* header,
 // Chunk `index` of a panel.
 inline void unpack_chunk(const PackedFormat& format, const std::byte* panel, size_t index,
                          UnpackedChunk& out) {
-  const std::byte* header = format.header(panel, index);
-  const std::byte* chunk = format.chunk(panel, index);
+  const std::byte* header = panel + format.header_at(index);
+  const std::byte* chunk = panel + format.chunk_at(index);
   const std::byte* tables = chunk + format.plane_bytes;
   const size_t entries = format.groups_a_chunk() * kPanelOutputs;
   unpack_codes(format.bits, chunk, out.codes);
