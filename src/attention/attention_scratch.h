@@ -7,6 +7,7 @@
 
 #include "attention/decode_plan.h"
 #include "attention/paged_attention.h"
+#include "attention/prefill_blocked.h"
 
 namespace ikv {
 
@@ -23,7 +24,8 @@ struct AttentionScratch::Impl {
 
   std::vector<DecodePlan> plans;
   std::vector<Run> runs;
-  std::vector<RunBuffers> buffers;  ///< by thread
+  std::vector<RunBuffers> buffers;       ///< by thread
+  std::vector<BlockedPrefill> prefills;  ///< by thread
 };
 
 }  // namespace ikv

@@ -118,6 +118,41 @@ inline __m512i load_codes(const uint8_t* row, int head_dim, int tile) {
   return _mm512_and_si512(shifted, _mm512_set1_epi8(15));
 }
 
+/// cap * tanh(x / cap), by tanh |t| = (1 - e) / (1 + e) with e = exp(-2 |t|).
+inline __m512 soft_cap(__m512 x, float cap) {
+  const __m512 t = _mm512_mul_ps(x, _mm512_set1_ps(1.0f / cap));
+  const __m512 e = exp_negative(_mm512_mul_ps(_mm512_abs_ps(t), _mm512_set1_ps(-2.0f)));
+  const __m512 one = _mm512_set1_ps(1.0f);
+  const __m512 tanh = _mm512_div_ps(_mm512_sub_ps(one, e), _mm512_add_ps(one, e));
+  const __m512 sign = _mm512_and_ps(_mm512_set1_ps(-0.0f), t);
+  return _mm512_or_ps(_mm512_mul_ps(_mm512_set1_ps(cap), tanh), sign);
+}
+
+/// Four rows by columns: lane block L, dword m of vector j has channel 16 L + 4 j + m of all four.
+/// Members instead of arrays here and below, as GCC 12 keeps arrays of vectors in memory.
+struct Columns {
+  __m512i v0, v1, v2, v3;
+};
+
+inline Columns interleave_rows(__m512i a, __m512i b, __m512i c, __m512i d) {
+  const __m512i ab_low = _mm512_unpacklo_epi8(a, b), ab_high = _mm512_unpackhi_epi8(a, b);
+  const __m512i cd_low = _mm512_unpacklo_epi8(c, d), cd_high = _mm512_unpackhi_epi8(c, d);
+  return {_mm512_unpacklo_epi16(ab_low, cd_low), _mm512_unpackhi_epi16(ab_low, cd_low),
+          _mm512_unpacklo_epi16(ab_high, cd_high), _mm512_unpackhi_epi16(ab_high, cd_high)};
+}
+
+/// Undoes interleave_rows()'s order of channels: out[i] has channels 16 i .. 16 i + 15.
+inline void order_channels(const __m512* in, __m512* out) {
+  const __m512 a = _mm512_shuffle_f32x4(in[0], in[1], 0x44);
+  const __m512 b = _mm512_shuffle_f32x4(in[2], in[3], 0x44);
+  const __m512 c = _mm512_shuffle_f32x4(in[0], in[1], 0xEE);
+  const __m512 d = _mm512_shuffle_f32x4(in[2], in[3], 0xEE);
+  out[0] = _mm512_shuffle_f32x4(a, b, 0x88);
+  out[1] = _mm512_shuffle_f32x4(a, b, 0xDD);
+  out[2] = _mm512_shuffle_f32x4(c, d, 0x88);
+  out[3] = _mm512_shuffle_f32x4(c, d, 0xDD);
+}
+
 }  // namespace ikv::attention_avx512
 
 IKV_TARGET_END

@@ -215,15 +215,7 @@ void finish_logits(float* x, int count, float cap) {
   for (int i = 0; i < count; i += 16) {
     // max returns its second operand for a NaN.
     __m512 y = _mm512_min_ps(_mm512_max_ps(_mm512_loadu_ps(x + i), least), most);
-    if (cap > 0.0f) {
-      // tanh |t| = (1 - e) / (1 + e) with e = exp(-2 |t|)
-      const __m512 t = _mm512_mul_ps(y, _mm512_set1_ps(1.0f / cap));
-      const __m512 e = exp_negative(_mm512_mul_ps(_mm512_abs_ps(t), _mm512_set1_ps(-2.0f)));
-      const __m512 one = _mm512_set1_ps(1.0f);
-      const __m512 tanh = _mm512_div_ps(_mm512_sub_ps(one, e), _mm512_add_ps(one, e));
-      const __m512 sign = _mm512_set1_ps(-0.0f);
-      y = _mm512_or_ps(_mm512_mul_ps(_mm512_set1_ps(cap), tanh), _mm512_and_ps(sign, t));
-    }
+    if (cap > 0.0f) y = soft_cap(y, cap);
     _mm512_storeu_ps(x + i, y);
   }
 }

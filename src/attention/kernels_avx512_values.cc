@@ -37,19 +37,6 @@ inline void quantise_weights(const float* weights, int padded, Planes& out) {
   }
 }
 
-/// Four rows by columns: lane block L, dword m of vector j has channel 16 L + 4 j + m of all four.
-/// Members instead of arrays here and below, as GCC 12 keeps arrays of vectors in memory.
-struct Columns {
-  __m512i v0, v1, v2, v3;
-};
-
-inline Columns interleave_rows(__m512i a, __m512i b, __m512i c, __m512i d) {
-  const __m512i ab_low = _mm512_unpacklo_epi8(a, b), ab_high = _mm512_unpackhi_epi8(a, b);
-  const __m512i cd_low = _mm512_unpacklo_epi8(c, d), cd_high = _mm512_unpackhi_epi8(c, d);
-  return {_mm512_unpacklo_epi16(ab_low, cd_low), _mm512_unpackhi_epi16(ab_low, cd_low),
-          _mm512_unpacklo_epi16(ab_high, cd_high), _mm512_unpackhi_epi16(ab_high, cd_high)};
-}
-
 /// Sums of one query over a tile of 64 channels, for both planes of its weights.
 struct Sums {
   __m512i high0, high1, high2, high3, low0, low1, low2, low3;
@@ -73,18 +60,6 @@ struct Sums {
     add_dot(low3, wl, v.v3);
   }
 };
-
-/// Undoes interleave_rows()'s order of channels: out[i] has channels 16 i .. 16 i + 15.
-inline void order_channels(const __m512* in, __m512* out) {
-  const __m512 a = _mm512_shuffle_f32x4(in[0], in[1], 0x44);
-  const __m512 b = _mm512_shuffle_f32x4(in[2], in[3], 0x44);
-  const __m512 c = _mm512_shuffle_f32x4(in[0], in[1], 0xEE);
-  const __m512 d = _mm512_shuffle_f32x4(in[2], in[3], 0xEE);
-  out[0] = _mm512_shuffle_f32x4(a, b, 0x88);
-  out[1] = _mm512_shuffle_f32x4(a, b, 0xDD);
-  out[2] = _mm512_shuffle_f32x4(c, d, 0x88);
-  out[3] = _mm512_shuffle_f32x4(c, d, 0xDD);
-}
 
 /// high * 256 + low as floats, in the order of channels.
 inline void combine(const Sums& s, __m512* out) {

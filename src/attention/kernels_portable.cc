@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "attention/attention_kernels.h"
+#include "attention/prefill_kernels.h"
 
 #define IKV_ATTENTION_NAMESPACE attention_portable
 #include "attention/kernels_portable-inl.h"
@@ -18,6 +19,14 @@ const AttentionKernels& attention_kernels(KernelTarget target) {
 #endif
   (void)target;
   return kAttentionPortable;
+}
+
+const PrefillKernels* prefill_kernels(KernelTarget target) {
+#if defined(__x86_64__)
+  if (target == KernelTarget::kAvx512) return &kPrefillAvx512;
+#endif
+  (void)target;
+  return nullptr;
 }
 
 }  // namespace ikv
