@@ -31,9 +31,9 @@ struct CalibrationOptions {
   KeyCodeKind kind = KeyCodeKind::kProduct;
   /// Most tokens of the text that the model reads, evenly taken from all of it; at least 16.
   int text_tokens = 2048;
-  int chunk_tokens = 512;  ///< of one run, each a sequence of its own; at most the model's context
+  int chunk_tokens = 256;  ///< of one run, each a sequence of its own; at most the model's context
   int rotations = 4;       ///< random positions that each key is rotated to
-  size_t max_samples = 4096;  ///< keys that one head is fitted on
+  size_t max_samples = 2048;  ///< keys that one head is fitted on
   uint64_t seed = 1;
   /// Empty: default_codebook_path() of the model's fingerprint.
   std::filesystem::path path;
