@@ -16,6 +16,7 @@ targets=()
 for layer in "${layers[@]}"; do
   [ -f "src/$layer/CMakeLists.txt" ] && targets+=("src/$layer/all")
 done
+targets+=(tests/engine/all)  # the whole engine, from the outside
 tools/build.sh "$preset" "$jobs" "${targets[@]}"
 
 export ASAN_OPTIONS=detect_leaks=1:allocator_may_return_null=1
