@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cpu_isa.h"
 #include "core/kv_format.h"
-#include "quant/kv_codec_target.h"
 
 namespace ikv {
 
@@ -71,7 +71,7 @@ struct AttentionKernels {
                     float* out);
 };
 
-const AttentionKernels& attention_kernels(KernelTarget target);
+const AttentionKernels& attention_kernels(CpuIsa isa);
 
 extern const AttentionKernels kAttentionPortable;
 #if defined(__x86_64__)

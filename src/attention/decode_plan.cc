@@ -86,7 +86,7 @@ void DecodePlan::prepare_queries(const AttentionSpec& spec, const DecodeJob& job
 
 void DecodePlan::score_run(const AttentionSpec& spec, size_t run, const RunRows& keys,
                            const RowStream* next, float* logits, size_t stride) const {
-  const AttentionKernels& kernels = attention_kernels(kernel_target());
+  const AttentionKernels& kernels = attention_kernels(cpu_isa());
   for (int s = 0; s < keys.num_segments; ++s) {
     const RowSegment& segment = keys.segments[s];
     const KeyRows rows{keys.rows + segment.begin,
@@ -106,7 +106,7 @@ void DecodePlan::score_run(const AttentionSpec& spec, size_t run, const RunRows&
 
 void DecodePlan::attend_run(const AttentionSpec& spec, const DecodeJob& job, size_t run,
                             const RunRows& rows, float* logits, size_t stride) {
-  const AttentionKernels& kernels = attention_kernels(kernel_target());
+  const AttentionKernels& kernels = attention_kernels(cpu_isa());
   const auto group = static_cast<size_t>(group_);
   const int count = runs_[run].count;
   for (size_t g = 0; g < group; ++g) {

@@ -20,10 +20,10 @@ constexpr uint32_t kNumCases = 60;
 /// weights.
 constexpr float kTolerance = 4e-4f;
 
-class Decode : public ::testing::TestWithParam<KernelTarget> {
+class Decode : public ::testing::TestWithParam<CpuIsa> {
  protected:
-  void SetUp() override { override_kernel_target(GetParam()); }
-  void TearDown() override { override_kernel_target(runnable_kernel_targets().back()); }
+  void SetUp() override { force_cpu_isa(GetParam()); }
+  void TearDown() override { force_cpu_isa(std::nullopt); }
 
   void run(const AttentionSpec& spec, const DecodeJob& job) {
     attend_decode(spec, std::span(&job, 1), scratch_, threads_);
@@ -33,8 +33,8 @@ class Decode : public ::testing::TestWithParam<KernelTarget> {
   AttentionScratch scratch_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Targets, Decode, ::testing::ValuesIn(runnable_kernel_targets()),
-                         [](const auto& name) { return kernel_target_name(name.param); });
+INSTANTIATE_TEST_SUITE_P(Targets, Decode, ::testing::ValuesIn(runnable_cpu_isas()),
+                         [](const auto& name) { return std::string(cpu_isa_name(name.param)); });
 
 void expect_near(const std::vector<float>& a, const std::vector<float>& b, float tolerance) {
   ASSERT_EQ(a.size(), b.size());

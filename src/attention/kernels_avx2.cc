@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "attention/attention_kernels.h"
+#include "quant/kv_codec_target.h"
 
 IKV_TARGET_AVX2_BEGIN
 #define IKV_ATTENTION_NAMESPACE attention_avx2

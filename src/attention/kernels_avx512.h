@@ -23,4 +23,9 @@ void values_int8(const ValueRows& values, const float* p, size_t stride, int gro
 void values_int4(const ValueRows& values, const float* p, size_t stride, int group, int head_dim,
                  float* out);
 
+// Of PrefillKernels.
+void pack_keys8(const uint8_t* const* rows, int count, int head_dim, uint8_t* packed);
+void pack_values8(const uint8_t* const* rows, int count, int head_dim, uint8_t* packed);
+void pack_keys(const float* rows, int count, int head_dim, float* packed);
+
 }  // namespace ikv::attention_avx512

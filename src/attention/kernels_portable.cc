@@ -12,20 +12,20 @@ namespace ikv {
 
 const AttentionKernels kAttentionPortable = IKV_ATTENTION_TABLE;
 
-const AttentionKernels& attention_kernels(KernelTarget target) {
+const AttentionKernels& attention_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (target == KernelTarget::kAvx512) return kAttentionAvx512;
-  if (target == KernelTarget::kAvx2) return kAttentionAvx2;
+  if (isa == CpuIsa::kAvx512Vnni) return kAttentionAvx512;
+  if (isa == CpuIsa::kAvx2) return kAttentionAvx2;
 #endif
-  (void)target;
+  (void)isa;
   return kAttentionPortable;
 }
 
-const PrefillKernels* prefill_kernels(KernelTarget target) {
+const PrefillKernels* prefill_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (target == KernelTarget::kAvx512) return &kPrefillAvx512;
+  if (isa == CpuIsa::kAvx512Vnni) return &kPrefillAvx512;
 #endif
-  (void)target;
+  (void)isa;
   return nullptr;
 }
 

@@ -52,7 +52,7 @@ void attend_prefill(const AttentionSpec& spec, std::span<const PrefillJob> jobs,
   const auto num_threads = static_cast<size_t>(threads.num_threads());
   s.reserve(num_threads, num_threads, group);
   if (s.prefills.size() < num_threads) s.prefills.resize(num_threads);
-  const PrefillKernels* kernels = prefill_kernels(kernel_target());
+  const PrefillKernels* kernels = prefill_kernels(cpu_isa());
   threads.parallel_for(jobs.size(), [&](size_t j, int thread) {
     const auto t = static_cast<size_t>(thread);
     if (kernels != nullptr) {

@@ -176,7 +176,7 @@ void BlockedPrefill::gather(uint32_t first, uint32_t last) {
 void BlockedPrefill::gather_page(const KvPageView& page, int begin) {
   Buffers& b = *buffers_;
   const KvPageLayout& layout = *page.layout;
-  const KvCodecKernels& codec = kv_codec_kernels(kernel_target());
+  const KvCodecKernels& codec = kv_codec_kernels(cpu_isa());
   const int dim = layout.head_dim;
   const ptrdiff_t offset = static_cast<ptrdiff_t>(begin) * dim;
   if (segment_.int8_keys) {

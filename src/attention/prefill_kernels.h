@@ -74,7 +74,7 @@ struct PrefillKernels {
 };
 
 /// Null where the target has none: rows are attended one by one then.
-const PrefillKernels* prefill_kernels(KernelTarget target);
+const PrefillKernels* prefill_kernels(CpuIsa isa);
 
 #if defined(__x86_64__)
 extern const PrefillKernels kPrefillAvx512;

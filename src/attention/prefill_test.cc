@@ -54,10 +54,10 @@ struct PrefillCase {
   std::vector<float> q, out;
 };
 
-class Prefill : public ::testing::TestWithParam<KernelTarget> {
+class Prefill : public ::testing::TestWithParam<CpuIsa> {
  protected:
-  void SetUp() override { override_kernel_target(GetParam()); }
-  void TearDown() override { override_kernel_target(runnable_kernel_targets().back()); }
+  void SetUp() override { force_cpu_isa(GetParam()); }
+  void TearDown() override { force_cpu_isa(std::nullopt); }
 
   void run(const AttentionSpec& spec, const PrefillJob& job) {
     attend_prefill(spec, std::span(&job, 1), scratch_, threads_);
@@ -67,8 +67,8 @@ class Prefill : public ::testing::TestWithParam<KernelTarget> {
   AttentionScratch scratch_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Targets, Prefill, ::testing::ValuesIn(runnable_kernel_targets()),
-                         [](const auto& name) { return kernel_target_name(name.param); });
+INSTANTIATE_TEST_SUITE_P(Targets, Prefill, ::testing::ValuesIn(runnable_cpu_isas()),
+                         [](const auto& name) { return std::string(cpu_isa_name(name.param)); });
 
 TEST_P(Prefill, EqualsTheReferenceOnRandomPageLists) {
   for (uint32_t seed = 0; seed < kNumCases; ++seed) {

@@ -54,20 +54,19 @@ void convert_part(const KvPart& from, const uint8_t* from_rows, const uint8_t* f
                 static_cast<size_t>(num_rows) * kv_row_bytes(to.format, to.head_dim));
     if (kv_scale_bytes(to) > 0) std::memcpy(scales, from_scales, kv_scale_bytes(to));
   } else {
-    kv_codec_kernels(kernel_target())
-        .convert(from, from_rows, from_scales, num_rows, to, rows, scales);
+    kv_codec_kernels(cpu_isa()).convert(from, from_rows, from_scales, num_rows, to, rows, scales);
   }
   zero_rows_after(to, num_rows, rows, scales);
 }
 
 }  // namespace
 
-const KvCodecKernels& kv_codec_kernels(KernelTarget target) {
+const KvCodecKernels& kv_codec_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (target == KernelTarget::kAvx512) return kKvCodecAvx512;
-  if (target == KernelTarget::kAvx2) return kKvCodecAvx2;
+  if (isa == CpuIsa::kAvx512Vnni) return kKvCodecAvx512;
+  if (isa == CpuIsa::kAvx2) return kKvCodecAvx2;
 #endif
-  (void)target;
+  (void)isa;
   return kKvCodecPortable;
 }
 
@@ -111,7 +110,7 @@ void write_kv_rows(const KvPageLayout& layout, std::byte* page, int first_row, i
                    const float* k, const float* v, size_t stride) {
   IKV_CHECK(first_row >= 0 && num_rows >= 0 && first_row + num_rows <= layout.block_tokens);
   IKV_CHECK(layout.formats.k < KvFormat::kInt8 && layout.formats.v < KvFormat::kInt8);
-  const KvCodecKernels& kernels = kv_codec_kernels(kernel_target());
+  const KvCodecKernels& kernels = kv_codec_kernels(cpu_isa());
   kernels.store_plain(key_part(layout), bytes(page, layout.k_offset), first_row, num_rows, k,
                       stride);
   kernels.store_plain(value_part(layout), bytes(page, layout.v_offset), first_row, num_rows, v,
@@ -121,7 +120,7 @@ void write_kv_rows(const KvPageLayout& layout, std::byte* page, int first_row, i
 void read_kv_rows(const KvPageLayout& layout, const std::byte* page, int first_row, int num_rows,
                   float* k, float* v, size_t stride) {
   IKV_CHECK(first_row >= 0 && num_rows >= 0 && first_row + num_rows <= layout.block_tokens);
-  const KvCodecKernels& kernels = kv_codec_kernels(kernel_target());
+  const KvCodecKernels& kernels = kv_codec_kernels(cpu_isa());
   if (k != nullptr) {
     kernels.decode(key_part(layout), bytes(page, layout.k_offset),
                    bytes(page, layout.k_scale_offset), first_row, num_rows, k, stride);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "quant/kv_codec_target.h"
+
 IKV_TARGET_AVX512_BEGIN
 #define IKV_CODEC_NAMESPACE kv_codec_avx512
 #define IKV_CODEC_F16C

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/cpu_isa.h"
 #include "core/kv_format.h"
-#include "quant/kv_codec_target.h"
 
 namespace ikv {
 
@@ -30,7 +30,7 @@ struct KvCodecKernels {
                   int num_rows, const KvPart& to, uint8_t* to_rows, uint8_t* to_scales);
 };
 
-const KvCodecKernels& kv_codec_kernels(KernelTarget target);
+const KvCodecKernels& kv_codec_kernels(CpuIsa isa);
 
 extern const KvCodecKernels kKvCodecPortable;
 #if defined(__x86_64__)

@@ -10,7 +10,7 @@
 
 #include "base/aligned_buffer.h"
 #include "quant/kv_codec_kernels.h"
-#include "quant/kv_codec_target.h"
+#include "quant/kv_codec_testing.h"
 
 namespace ikv {
 namespace {
@@ -42,14 +42,14 @@ struct Rows {
   std::vector<float> k, v;
 };
 
-class OnTarget : public testing::TestWithParam<KernelTarget> {
+class OnTarget : public testing::TestWithParam<CpuIsa> {
  protected:
-  void SetUp() override { override_kernel_target(GetParam()); }
-  void TearDown() override { override_kernel_target(runnable_kernel_targets().back()); }
+  void SetUp() override { force_cpu_isa(GetParam()); }
+  void TearDown() override { force_cpu_isa(std::nullopt); }
 };
 
-INSTANTIATE_TEST_SUITE_P(KvCodec, OnTarget, testing::ValuesIn(runnable_kernel_targets()),
-                         [](const auto& name) { return kernel_target_name(name.param); });
+INSTANTIATE_TEST_SUITE_P(KvCodec, OnTarget, testing::ValuesIn(runnable_cpu_isas()),
+                         [](const auto& name) { return std::string(cpu_isa_name(name.param)); });
 
 TEST(KvPageLayout, PageBytesAreExactForEveryFormat) {
   EXPECT_EQ(make_kv_page_layout({KvFormat::kInt8, KvFormat::kInt8}, 64, 32).value().page_bytes,
@@ -202,8 +202,8 @@ TEST(KvCodec, EveryTargetWritesTheSameBytesAsThePortableOne) {
       for (KvFormat from : {KvFormat::kF32, KvFormat::kF16, KvFormat::kInt8, KvFormat::kInt4}) {
         for (KvFormat to : kAllFormats) {
           std::vector<std::byte> first;
-          for (KernelTarget target : runnable_kernel_targets()) {
-            override_kernel_target(target);
+          for (CpuIsa isa : runnable_cpu_isas()) {
+            force_cpu_isa(isa);
             Page plain({KvFormat::kF32, KvFormat::kF32}, dim, 32);
             write_kv_rows(plain.layout, plain.bytes.data(), 0, num_tokens, rows.k.data(),
                           rows.v.data(), rows.dim);
@@ -212,9 +212,9 @@ TEST(KvCodec, EveryTargetWritesTheSameBytesAsThePortableOne) {
                             source.bytes.data());
             convert_kv_page(source.layout, source.bytes.data(), num_tokens, page.layout,
                             page.bytes.data());
-            if (target == KernelTarget::kPortable) first = page.bytes;
-            EXPECT_EQ(page.bytes, first) << kernel_target_name(target) << " "
-                                         << kv_format_name(from) << " to " << kv_format_name(to);
+            if (isa == CpuIsa::kScalar) first = page.bytes;
+            EXPECT_EQ(page.bytes, first)
+                << cpu_isa_name(isa) << " " << kv_format_name(from) << " to " << kv_format_name(to);
           }
         }
       }

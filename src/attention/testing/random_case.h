@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "attention/testing/random_cache.h"
-#include "quant/kv_codec_target.h"
+#include "quant/kv_codec_testing.h"
 
 namespace ikv::testing {
 
