@@ -1,10 +1,14 @@
 #include "base/cpu_isa.h"
 
+#include <hwy/targets.h>
+
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <string>
 
 #include "base/check.h"
+#include "base/highway_target.h"
 #include "base/log.h"
 
 namespace ikv {
@@ -39,11 +43,30 @@ std::string choices() {
   return names;
 }
 
+// Every AVX-512 target of Highway counts: what our set needs is checked by detect().
+constexpr int64_t kHighwayAvx512 = HWY_AVX3 | HWY_AVX3_DL;
+constexpr int64_t kHighwayAvx2 = HWY_AVX2;
+
+// The best set that Highway's kernels may use now.
+CpuIsa highway_limit() {
+  const int64_t target = highway_target();
+  if ((target & kHighwayAvx512) != 0) return CpuIsa::kAvx512Vnni;
+  return (target & kHighwayAvx2) != 0 ? CpuIsa::kAvx2 : CpuIsa::kScalar;
+}
+
+// Kernels that are written with Highway shall obey too; its baseline (SSE2) cannot be switched off.
+void limit_highway(CpuIsa isa) {
+  if (isa < CpuIsa::kAvx512Vnni) hwy::DisableTargets(kHighwayAvx512);
+  if (isa < CpuIsa::kAvx2) hwy::DisableTargets(kHighwayAvx512 | kHighwayAvx2);
+}
+
 CpuIsa choose() {
   const char* wanted = std::getenv("IKV_ISA");
   if (wanted == nullptr || *wanted == '\0') return detected_cpu_isa();
   for (const CpuIsa isa : kAll) {
-    if (cpu_isa_name(isa) == wanted && isa <= detected_cpu_isa()) return isa;
+    if (cpu_isa_name(isa) != wanted || isa > detected_cpu_isa()) continue;
+    limit_highway(isa);
+    return isa;
   }
   log(LogLevel::kWarning,
       "IKV_ISA='" + std::string(wanted) + "' is ignored; this machine can run: " + choices());
@@ -77,7 +100,7 @@ CpuIsa cpu_isa() {
   const int value = forced.load(std::memory_order_relaxed);
   if (value != kNotForced) return static_cast<CpuIsa>(value);
   static const CpuIsa chosen = choose();
-  return chosen;
+  return std::min(chosen, highway_limit());
 }
 
 void force_cpu_isa(std::optional<CpuIsa> isa) {

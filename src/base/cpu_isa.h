@@ -22,8 +22,9 @@ std::string_view cpu_isa_name(CpuIsa isa);
 CpuIsa detected_cpu_isa();
 
 /// What kernels shall use: the detected one, or a lower one named by the environment variable
-/// IKV_ISA, read at the first call. A value that is unknown or more than the machine can run is
-/// ignored with a warning that names the choices. Thread-safe, costs one load.
+/// IKV_ISA, read at the first call, which then binds Highway's kernels too. A value that is unknown
+/// or more than the machine can run is ignored with a warning that names the choices. Where a test
+/// limits Highway's targets, this obeys. Thread-safe, costs a call.
 CpuIsa cpu_isa();
 
 /// Makes cpu_isa() return `isa`, which the machine must be able to run; nullopt ends it. For tests
