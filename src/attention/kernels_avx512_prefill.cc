@@ -335,7 +335,7 @@ IKV_TARGET_END
 namespace ikv {
 const PrefillKernels kPrefillAvx512 = {
     attention_avx512::pack_keys8, attention_avx512::pack_values8, attention_avx512::pack_keys,
-    attention_avx512::score,      attention_avx512::tile_softmax, attention_avx512::tile_values};
+    attention_avx512::tile_score, attention_avx512::tile_softmax, attention_avx512::tile_values};
 }  // namespace ikv
 
 #endif
