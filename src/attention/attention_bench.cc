@@ -149,7 +149,11 @@ BENCHMARK(decode_all)
     ->Args({1024, 3, 2})
     ->Args({1024, 3, 1})
     ->Args({256, 3, 1});
-BENCHMARK(decode_chosen)->Unit(benchmark::kMillisecond)->UseRealTime()->Args({7168, 3, 2});
+BENCHMARK(decode_chosen)
+    ->Unit(benchmark::kMillisecond)
+    ->UseRealTime()
+    ->Args({7168, 3, 2})
+    ->Args({7168, 3, 1});
 BENCHMARK(prefill)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime()

@@ -35,10 +35,16 @@ void gather(const AttentionSpec& spec, AttentionScratch::Impl& s, size_t i, RunB
 
 void attend_runs(const AttentionSpec& spec, std::span<const DecodeJob> jobs,
                  AttentionScratch::Impl& s, size_t begin, size_t end, RunBuffers& buffers) {
+  const auto prefetch = [&](size_t i) {
+    if (i < end) s.plans[s.runs[i].job].prefetch_run_scales(spec, s.runs[i].run);
+  };
+  prefetch(begin);
+  prefetch(begin + 1);
   gather(spec, s, begin, buffers);
   for (size_t i = begin; i < end; ++i) {
     RowStream next;
     if (i + 1 < end) {
+      prefetch(i + 2);
       gather(spec, s, i + 1, buffers);
       const RunRows& keys = buffers.keys[(i + 1) % 2];
       const RunRows& values = buffers.values[(i + 1) % 2];

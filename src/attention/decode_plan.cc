@@ -62,7 +62,10 @@ void DecodePlan::plan_entries(const AttentionSpec& spec, const DecodeJob& job,
     entries_.resize(entries.size());
     size_t n = 0;
     for_each_stretch(spec, all, [&](const Stretch& stretch) {
-      const RowRange range = readable_rows(spec, job.position, job.pages[stretch.page]);
+      const KvPageView& page = job.pages[stretch.page];
+      const RowRange range = readable_rows(spec, job.position, page);
+      if (range.empty()) return;
+      prefetch_scales(page, stretch);
       for (int i = 0; i < stretch.count; ++i) {
         const int row = static_cast<int>(stretch.row(i));
         entries_[n] = stretch.entries[i];

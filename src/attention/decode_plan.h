@@ -39,6 +39,9 @@ class DecodePlan {
   void gather_run_keys(const AttentionSpec& spec, size_t run, RunRows& keys) const {
     gather_keys(spec, runs_[run], queries_.shifts(), keys);
   }
+  void prefetch_run_scales(const AttentionSpec& spec, size_t run) const {
+    prefetch_scales(spec, runs_[run]);
+  }
   void gather_run_values(const AttentionSpec& spec, size_t run, RunRows& values) const {
     gather_values(spec, runs_[run], values);
   }

@@ -43,6 +43,29 @@ RowSegment& segment_for(RunRows& out, const RowSegment& wanted) {
 
 }  // namespace
 
+void prefetch_scales(const KvPageView& page, const Stretch& stretch) {
+  const KvPageLayout& layout = *page.layout;
+  const uint32_t first = stretch.row(0), last = stretch.row(stretch.count - 1);
+  const auto prefetch = [](const uint8_t* begin, const uint8_t* end) {
+    for (; begin < end; begin += 64) prefetch_line(begin);
+  };
+  const auto group_bytes = static_cast<uint32_t>(layout.head_dim) / 32 * 4;
+  const uint8_t* keys = at(page, layout.k_scale_offset);
+  const uint8_t* values = at(page, layout.v_scale_offset);
+  if (layout.formats.k == KvFormat::kInt8) prefetch(keys + first * 2, keys + last * 2 + 1);
+  if (layout.formats.k == KvFormat::kInt4) prefetch(keys, keys + layout.head_dim * 4);
+  if (layout.formats.v == KvFormat::kInt8) prefetch(values + first * 2, values + last * 2 + 1);
+  if (layout.formats.v == KvFormat::kInt4) {
+    prefetch(values + first * group_bytes, values + (last + 1) * group_bytes);
+  }
+}
+
+void prefetch_scales(const AttentionSpec& spec, const EntrySource& source) {
+  for_each_stretch(spec, source, [&](const Stretch& stretch) {
+    prefetch_scales(source.pages[stretch.page], stretch);
+  });
+}
+
 void gather_keys(const AttentionSpec& spec, const EntrySource& source,
                  std::span<const int32_t> shifts, RunRows& out) {
   out.num_segments = 0;

@@ -132,6 +132,10 @@ inline void prefetch_rows(const RunRows& run) {
   }
 }
 
+/// Asks for the scales of the stretch's rows, which gathering reads right away.
+void prefetch_scales(const KvPageView& page, const Stretch& stretch);
+void prefetch_scales(const AttentionSpec& spec, const EntrySource& source);
+
 /// Fills `out` with the keys of `source`; `shifts` are the distinct shifts of the list.
 void gather_keys(const AttentionSpec& spec, const EntrySource& source,
                  std::span<const int32_t> shifts, RunRows& out);
