@@ -23,12 +23,15 @@ inline void unpack_codes(int bits, const std::byte* planes, uint8_t* codes) {
   for (const int width : {8, 4, 2, 1}) {
     if ((bits & width) == 0) continue;
     const size_t per_byte = 8 / static_cast<size_t>(width);
-    const unsigned mask = (1u << width) - 1u;
-    for (size_t i = 0; i < kChunkCodes; ++i) {
-      const size_t vector = i / 64;
-      const auto byte = static_cast<unsigned>(planes[vector / per_byte * 64 + i % 64]);
-      const unsigned part = byte >> (vector % per_byte * static_cast<size_t>(width)) & mask;
-      codes[i] = static_cast<uint8_t>(codes[i] | part << first_bit);
+    const auto mask = static_cast<uint8_t>((1u << width) - 1u);
+    for (size_t vector = 0; vector < kChunkCodes / 64; ++vector) {
+      const std::byte* plane = planes + vector / per_byte * 64;
+      const size_t shift = vector % per_byte * static_cast<size_t>(width);
+      uint8_t* out = codes + vector * 64;
+      for (size_t i = 0; i < 64; ++i) {
+        const auto part = static_cast<uint8_t>(static_cast<uint8_t>(plane[i]) >> shift & mask);
+        out[i] = static_cast<uint8_t>(out[i] | part << first_bit);
+      }
     }
     planes += kChunkCodes / per_byte;
     first_bit += width;
