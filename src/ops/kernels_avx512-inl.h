@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ops/kernels.h"
+#include "ops/run_format.h"
 #include "ops/target_pragmas.h"
 
 IKV_TARGET_BEGIN("avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")
@@ -104,31 +105,6 @@ IKV_INLINE __m512 result_scale(const std::byte* record) {
   float scale;
   std::memcpy(&scale, record, sizeof(scale));
   return _mm512_set1_ps(scale);
-}
-
-// Calls Product::run<bits, group, minima, two level>(p) with those of p's format.
-template <typename Product>
-void run_format(const PanelProduct& p) {
-  const bool has_min = p.format->has_min;
-  const bool two_level = p.format->two_level;
-  switch (p.format->bits) {
-    case 2:
-      return Product::template run<2, 16, true, true>(p);
-    case 3:
-      return Product::template run<3, 16, false, true>(p);
-    case 4:
-      if (two_level) return Product::template run<4, 32, true, true>(p);
-      return has_min ? Product::template run<4, 32, true, false>(p)
-                     : Product::template run<4, 32, false, false>(p);
-    case 5:
-      if (two_level) return Product::template run<5, 32, true, true>(p);
-      return has_min ? Product::template run<5, 32, true, false>(p)
-                     : Product::template run<5, 32, false, false>(p);
-    case 6:
-      return Product::template run<6, 16, false, true>(p);
-    default:
-      return Product::template run<8, 32, false, false>(p);
-  }
 }
 
 void multiply_rows(const PanelProduct& p);
