@@ -25,6 +25,8 @@ class OracleCache {
 
 struct OracleCacheKind {
   std::string name;  ///< letters and digits only: part of the test's name
+  double max_mean_kl =
+      0.0;  ///< in nats, on top of the compute path's; 0: keys and values are exact
   std::function<std::unique_ptr<OracleCache>(const Model&, ThreadPool&)> create;
 };
 
@@ -45,7 +47,7 @@ class ContiguousOracleCache : public OracleCache {
 
 /// Every cache that keeps keys and values exact, so that the oracle's bounds apply to it.
 inline std::vector<OracleCacheKind> exact_caches() {
-  return {{"Contiguous", [](const Model& model, ThreadPool& threads) {
+  return {{"Contiguous", 0.0, [](const Model& model, ThreadPool& threads) {
              return std::make_unique<ContiguousOracleCache>(model, threads);
            }}};
 }

@@ -4,32 +4,36 @@
 #include <hwy/targets.h>
 
 #include <cstdint>
-#include <string>
 #include <vector>
+
+#include "base/cpu_isa.h"
 
 namespace ikv::testing {
 
-/// An instruction set by Highway's name and bit.
-struct OracleIsa {
-  std::string name;
-  int64_t target = 0;
-};
-
-/// What this machine can run, best first.
-inline std::vector<OracleIsa> supported_isas() {
-  std::vector<OracleIsa> isas;
-  for (int64_t targets = hwy::SupportedTargets(); targets != 0; targets &= targets - 1) {
-    const int64_t target = targets & -targets;
-    isas.push_back({hwy::TargetName(target), target});
+/// What this machine can run, ascending.
+inline std::vector<CpuIsa> supported_isas() {
+  std::vector<CpuIsa> isas;
+  for (const CpuIsa isa : all_cpu_isas()) {
+    if (isa <= detected_cpu_isa()) isas.push_back(isa);
   }
   return isas;
 }
 
-/// Kernels chosen while it lives are those of one instruction set.
+/// While it lives, kernels are those of one instruction set: ours by cpu_isa(), Highway's by its
+/// own table of targets, where a lower set must not be joined by a higher one.
 class ForcedIsa {
  public:
-  explicit ForcedIsa(const OracleIsa& isa) { hwy::SetSupportedTargetsForTest(isa.target); }
-  ~ForcedIsa() { hwy::SetSupportedTargetsForTest(0); }
+  explicit ForcedIsa(CpuIsa isa) {
+    force_cpu_isa(isa);
+    int64_t targets = hwy::SupportedTargets();
+    if (isa == CpuIsa::kScalar) targets = HWY_SCALAR | HWY_EMU128;
+    if (isa == CpuIsa::kAvx2) targets &= ~(HWY_AVX3 | HWY_AVX3_DL);
+    hwy::SetSupportedTargetsForTest(targets);
+  }
+  ~ForcedIsa() {
+    hwy::SetSupportedTargetsForTest(0);
+    force_cpu_isa(std::nullopt);
+  }
   ForcedIsa(const ForcedIsa&) = delete;
   ForcedIsa& operator=(const ForcedIsa&) = delete;
 };

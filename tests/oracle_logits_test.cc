@@ -1,7 +1,8 @@
 // The engine's predictions against the NumPy forward, teacher-forced over real conversations.
 //
-// Bounds: top-1 agreement at least 99 %, mean KL at most 1e-3 nats. The figures of each path are
-// printed and kept as properties in the test's XML output.
+// What must hold on every path is a top-1 agreement of at least 99 % and a mean KL of at most 1e-3
+// nats; each path has a tighter bound of its own, so that a loss of precision shows. The figures
+// are printed and kept as properties in the test's XML output.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -19,23 +20,28 @@ namespace ikv::testing {
 namespace {
 
 constexpr double kMinTop1 = 0.99;
-constexpr double kMaxMeanKl = 1e-3;
+// Plain float32 arithmetic and 16-bit activations reach 1e-11 and 1e-6.
+constexpr double kMaxMeanKlReference = 1e-9;
+constexpr double kMaxMeanKlPacked = 1e-5;
 constexpr size_t kChunkTokens = 64;
 // The last rows of a segment go one by one, since decode has kernels of its own.
 constexpr size_t kDecodeTokens = 32;
+// The scalar kernels take half a second a token; matmul_test proves them bit-identical to the
+// others.
+constexpr size_t kScalarTokens = 20;
 
 struct OraclePath {
   ComputePath path = ComputePath::kPacked;
-  OracleIsa isa;
+  CpuIsa isa = CpuIsa::kScalar;
   OracleCacheKind cache;
 };
 
 std::vector<OraclePath> all_paths() {
-  const std::vector<OracleIsa> isas = supported_isas();
+  const std::vector<CpuIsa> isas = supported_isas();
   std::vector<OraclePath> paths;
   for (const OracleCacheKind& cache : exact_caches()) {
-    paths.push_back({ComputePath::kReference, isas.front(), cache});
-    for (const OracleIsa& isa : isas) paths.push_back({ComputePath::kPacked, isa, cache});
+    paths.push_back({ComputePath::kReference, isas.back(), cache});
+    for (const CpuIsa isa : isas) paths.push_back({ComputePath::kPacked, isa, cache});
   }
   return paths;
 }
@@ -142,12 +148,14 @@ class OracleLogitsTest : public ::testing::TestWithParam<OraclePath> {
 
 TEST_P(OracleLogitsTest, PredictsAsTheNumPyForwardOverRealConversations) {
   ASSERT_EQ(static_cast<size_t>(model_->config().vocab_size), golden_.vocab_size);
+  const bool scalar = GetParam().path == ComputePath::kPacked && GetParam().isa == CpuIsa::kScalar;
   Agreement total;
   const OracleRow* row = golden_.rows.data();
   for (const OracleSegment& segment : golden_.segments) {
-    const auto tokens = segment_tokens(segment, *chat_template_);
+    auto tokens = segment_tokens(segment, *chat_template_);
     ASSERT_TRUE(tokens.ok()) << tokens.error().message;
     ASSERT_EQ(tokens->size(), segment.num_tokens);
+    if (scalar) tokens->resize(kScalarTokens);
     Agreement agreement;
     ASSERT_NO_FATAL_FAILURE(run_segment(*tokens, row, agreement));
     std::printf("  %-16s %s\n", segment.file.c_str(), agreement.summary().c_str());
@@ -156,17 +164,22 @@ TEST_P(OracleLogitsTest, PredictsAsTheNumPyForwardOverRealConversations) {
   }
   std::printf("  %-16s %s\n", "all", total.summary().c_str());
   RecordProperty("agreement", total.summary());
-  EXPECT_GE(total.num_rows, 2000u);
+  if (!scalar) {
+    EXPECT_GE(total.num_rows, 2000u);
+  }
   EXPECT_GE(total.top1(), kMinTop1);
-  EXPECT_LE(total.mean_kl(), kMaxMeanKl);
+  const bool reference = GetParam().path == ComputePath::kReference;
+  EXPECT_LE(total.mean_kl(),
+            GetParam().cache.max_mean_kl + (reference ? kMaxMeanKlReference : kMaxMeanKlPacked));
 }
 
 INSTANTIATE_TEST_SUITE_P(Paths, OracleLogitsTest, ::testing::ValuesIn(all_paths()),
                          [](const auto& test) {
                            const OraclePath& path = test.param;
-                           return path.cache.name + (path.path == ComputePath::kReference
-                                                         ? std::string("Reference")
-                                                         : "Packed" + path.isa.name);
+                           return path.cache.name +
+                                  (path.path == ComputePath::kReference
+                                       ? std::string("Reference")
+                                       : "Packed_" + std::string(cpu_isa_name(path.isa)));
                          });
 
 }  // namespace

@@ -19,9 +19,13 @@ namespace {
 
 constexpr int kVocab = 512;
 constexpr size_t kNumTokens = 128;
-constexpr int kNumModels = 4;
+constexpr uint32_t kNumModels = 4;
 // Random weights give nearly flat predictions; real ones are sharper, and KL grows with sharpness.
 constexpr float kSharpness = 4.0f;
+// Well below the 1e-3 that must hold, so that a loss of precision shows: measured are at most 2e-11
+// and 3e-7.
+constexpr double kMaxMeanKlReference = 1e-9;
+constexpr double kMaxMeanKlPacked = 1e-5;
 
 TinyModelOptions tiny_options(WeightType type, uint32_t seed) {
   TinyModelOptions options;
@@ -82,12 +86,12 @@ const TinyCase& tiny_case(WeightType type, uint32_t seed) {
 
 struct TinyPath {
   ComputePath path = ComputePath::kPacked;
-  OracleIsa isa;
+  CpuIsa isa = CpuIsa::kScalar;
 };
 
 std::vector<TinyPath> tiny_paths() {
-  std::vector<TinyPath> paths = {{ComputePath::kReference, supported_isas().front()}};
-  for (const OracleIsa& isa : supported_isas()) paths.push_back({ComputePath::kPacked, isa});
+  std::vector<TinyPath> paths = {{ComputePath::kReference, supported_isas().back()}};
+  for (const CpuIsa isa : supported_isas()) paths.push_back({ComputePath::kPacked, isa});
   return paths;
 }
 
@@ -99,7 +103,10 @@ TEST_P(OracleTinyTest, PredictsAsTheForwardInDouble) {
   ThreadPool threads(2);
   size_t same_top = 0, rows = 0;
   double kl = 0.0;
-  for (uint32_t seed = 1; seed <= kNumModels; ++seed) {
+  // The scalar kernels are slow; matmul_test proves them bit-identical to the others.
+  const bool scalar = path.path == ComputePath::kPacked && path.isa == CpuIsa::kScalar;
+  const uint32_t num_models = scalar ? 1 : kNumModels;
+  for (uint32_t seed = 1; seed <= num_models; ++seed) {
     const TinyCase& tiny = tiny_case(type, seed);
     const auto model = load_bytes(tiny.bytes, threads, path.path);
     ASSERT_TRUE(model.ok()) << model.error().message;
@@ -116,7 +123,7 @@ TEST_P(OracleTinyTest, PredictsAsTheForwardInDouble) {
   kl /= static_cast<double>(rows);
   std::printf("  %zu tokens, top-1 %.2f %%, mean KL %.2e\n", rows, 100.0 * top1, kl);
   EXPECT_GE(top1, 0.99);
-  EXPECT_LE(kl, path.path == ComputePath::kReference ? 1e-9 : 1e-3);
+  EXPECT_LE(kl, path.path == ComputePath::kReference ? kMaxMeanKlReference : kMaxMeanKlPacked);
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -130,7 +137,8 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& test) {
       const TinyPath& path = std::get<TinyPath>(test.param);
       return std::string(weight_type_info(std::get<WeightType>(test.param)).name) + "_" +
-             (path.path == ComputePath::kReference ? "Reference" : path.isa.name);
+             (path.path == ComputePath::kReference ? "Reference"
+                                                   : std::string(cpu_isa_name(path.isa)));
     });
 
 // A row in the golden's form: what make_logit_goldens.py does, in C++.
