@@ -159,6 +159,7 @@ BENCHMARK(prefill)
     ->UseRealTime()
     ->Args({0, 3, 2})
     ->Args({7168, 3, 2})
+    ->Args({1024, 3, 2})
     ->Args({7168, 4, 2})
     ->Args({7168, 1, 2});
 BENCHMARK(seal)->Unit(benchmark::kMillisecond)->Arg(3)->Arg(4);

@@ -1,4 +1,4 @@
-// Attention kernels for any machine.
+// Attention kernels for any machine, and the choice among all.
 #include <cmath>
 #include <cstring>
 
@@ -6,11 +6,15 @@
 #include "attention/prefill_kernels.h"
 
 #define IKV_ATTENTION_NAMESPACE attention_portable
-#include "attention/kernels_portable-inl.h"
+#include "attention/vector_math-inl.h"
+// After vector_math-inl.h.
+#include "attention/decode_kernels-inl.h"
+#include "attention/prefill_kernels-inl.h"
 
 namespace ikv {
 
-const AttentionKernels kAttentionPortable = IKV_ATTENTION_TABLE;
+const AttentionKernels kAttentionPortable = attention_portable::kDecodeTable;
+const PrefillKernels kPrefillPortable = attention_portable::kPrefillTable;
 
 const AttentionKernels& attention_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
@@ -21,12 +25,13 @@ const AttentionKernels& attention_kernels(CpuIsa isa) {
   return kAttentionPortable;
 }
 
-const PrefillKernels* prefill_kernels(CpuIsa isa) {
+const PrefillKernels& prefill_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512Vnni) return &kPrefillAvx512;
+  if (isa == CpuIsa::kAvx512Vnni) return kPrefillAvx512;
+  if (isa == CpuIsa::kAvx2) return kPrefillAvx2;
 #endif
   (void)isa;
-  return nullptr;
+  return kPrefillPortable;
 }
 
 }  // namespace ikv

@@ -135,8 +135,8 @@ void BlockedPrefill::gather(uint32_t first, uint32_t last) {
   Buffers& b = *buffers_;
   const KvFormats& formats = pages_[first].layout->formats;
   segment_ = {};
-  segment_.int8_keys = formats.k == KvFormat::kInt8;
-  segment_.int8_values = formats.v == KvFormat::kInt8;
+  segment_.int8_keys = kernels_->pack_keys8 != nullptr && formats.k == KvFormat::kInt8;
+  segment_.int8_values = kernels_->pack_values8 != nullptr && formats.v == KvFormat::kInt8;
   shift_index_ = 0;
   while (queries_.shifts()[static_cast<size_t>(shift_index_)] != pages_[first].position_shift) {
     ++shift_index_;

@@ -55,7 +55,8 @@ struct TileWeights {
 
 /// All results of a query are functions of that query and the segment alone.
 struct PrefillKernels {
-  /// Rows of int8 into keys8 or values8; `count` of them.
+  /// Rows of int8 into keys8 or values8; `count` of them. Null where a target has nothing better
+  /// for int8 than floats: then all formats are decoded.
   void (*pack_keys8)(const uint8_t* const* rows, int count, int head_dim, uint8_t* packed);
   void (*pack_values8)(const uint8_t* const* rows, int count, int head_dim, uint8_t* packed);
   /// Rows of floats [count][head_dim] into `keys`; writes whole groups of 16 keys.
@@ -73,10 +74,11 @@ struct PrefillKernels {
                  int head_dim, float* const* out);
 };
 
-/// Null where the target has none: rows are attended one by one then.
-const PrefillKernels* prefill_kernels(CpuIsa isa);
+const PrefillKernels& prefill_kernels(CpuIsa isa);
 
+extern const PrefillKernels kPrefillPortable;
 #if defined(__x86_64__)
+extern const PrefillKernels kPrefillAvx2;
 extern const PrefillKernels kPrefillAvx512;
 #endif
 
