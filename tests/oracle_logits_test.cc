@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <numeric>
+#include <utility>
 
 #include "gguf/reader.h"
 #include "oracle_cache.h"
@@ -36,12 +36,17 @@ struct OraclePath {
   OracleCacheKind cache;
 };
 
+// The plain cache on every compute path, then the paged one, whose int8 pages are the default.
 std::vector<OraclePath> all_paths() {
   const std::vector<CpuIsa> isas = supported_isas();
+  const OracleCacheKind int8 = paged_cache("PagedInt8", KvFormat::kInt8, 5e-4);
   std::vector<OraclePath> paths;
-  for (const OracleCacheKind& cache : exact_caches()) {
-    paths.push_back({ComputePath::kReference, isas.back(), cache});
-    for (const CpuIsa isa : isas) paths.push_back({ComputePath::kPacked, isa, cache});
+  paths.push_back({ComputePath::kReference, isas.back(), contiguous_cache()});
+  for (const CpuIsa isa : isas) paths.push_back({ComputePath::kPacked, isa, contiguous_cache()});
+  for (const CpuIsa isa : isas) paths.push_back({ComputePath::kPacked, isa, int8});
+  for (const auto& [name, format] :
+       {std::pair("PagedF32", KvFormat::kF32), std::pair("PagedF16", KvFormat::kF16)}) {
+    paths.push_back({ComputePath::kPacked, isas.back(), paged_cache(name, format, 0.0)});
   }
   return paths;
 }
@@ -114,25 +119,18 @@ class OracleLogitsTest : public ::testing::TestWithParam<OraclePath> {
 
   // Teacher-forced over one segment, whose rows begin at `row`.
   void run_segment(const std::vector<TokenId>& tokens, const OracleRow* row, Agreement& agreement) {
-    const auto cache = GetParam().cache.create(*model_, threads_);
+    auto lane = GetParam().cache.create(*model_, threads_);
+    ASSERT_TRUE(lane.ok()) << lane.error().message;
     const size_t vocab_size = golden_.vocab_size;
-    std::vector<float> logits(kChunkTokens * vocab_size);
     size_t begin = 0;
     while (begin < tokens.size()) {
       const size_t left = tokens.size() - begin;
-      const size_t count = left > kDecodeTokens ? std::min(kChunkTokens, left - kDecodeTokens) : 1;
-      std::vector<int32_t> rows(count);
-      std::iota(rows.begin(), rows.end(), 0);
-      const Status begun =
-          cache->begin_step(static_cast<LogicalPos>(begin), static_cast<int>(count));
-      ASSERT_TRUE(begun.ok()) << begun.error().message;
-      const ForwardBatch batch{{tokens.data() + begin, count}, rows};
-      const Status done = model_->forward(batch, cache->attention(), workspace_, logits.data());
-      ASSERT_TRUE(done.ok()) << done.error().message;
-      const Status ended = cache->end_step();
-      ASSERT_TRUE(ended.ok()) << ended.error().message;
+      const bool decode = left <= kDecodeTokens;
+      const size_t count = decode ? 1 : std::min(kChunkTokens, left - kDecodeTokens);
+      const auto logits = (*lane)->step({tokens.data() + begin, count}, decode);
+      ASSERT_TRUE(logits.ok()) << logits.error().message;
       for (size_t i = 0; i < count; ++i) {
-        judge(row[begin + i], logits.data() + i * vocab_size, vocab_size, agreement);
+        judge(row[begin + i], *logits + i * vocab_size, vocab_size, agreement);
       }
       begin += count;
     }
@@ -140,7 +138,6 @@ class OracleLogitsTest : public ::testing::TestWithParam<OraclePath> {
 
   ForcedIsa isa_{GetParam().isa};
   ThreadPool threads_{2};
-  Workspace workspace_{threads_};
   OracleGolden golden_;
   std::unique_ptr<ChatTemplate> chat_template_;
   std::unique_ptr<Model> model_;
