@@ -148,7 +148,9 @@ BENCHMARK(decode_all)
     ->ArgsProduct({{7168}, {3, 1, 4}, {2, 1}})
     ->Args({1024, 3, 2})
     ->Args({1024, 3, 1})
-    ->Args({256, 3, 1});
+    ->Args({256, 3, 1})
+    ->Args({256, 1, 1})
+    ->Args({256, 4, 1});
 BENCHMARK(decode_chosen)
     ->Unit(benchmark::kMillisecond)
     ->UseRealTime()

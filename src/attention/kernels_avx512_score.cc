@@ -68,33 +68,46 @@ inline __m512i dot_16(const uint8_t* const* rows, const int8_t* high, const int8
   return sum_lanes_of_16(sums);
 }
 
+/// Partial sums of 16 keys for kQueries queries, which share each loaded key.
+template <KvFormat kFormat, int kQueries>
+inline void dot_plain(const uint8_t* const* rows, const float* q, int n, __m512 (*sums)[16]) {
+  for (int j = 0; j < 16; ++j) {
+    __m512 s0 = _mm512_setzero_ps(), s1 = s0, s2 = s0;
+    for (int d = 0; d < n; d += 16) {
+      const __m512 k = load_16<kFormat>(rows[j], d);
+      s0 = _mm512_fmadd_ps(_mm512_loadu_ps(q + d), k, s0);
+      if constexpr (kQueries > 1) s1 = _mm512_fmadd_ps(_mm512_loadu_ps(q + n + d), k, s1);
+      if constexpr (kQueries > 2) s2 = _mm512_fmadd_ps(_mm512_loadu_ps(q + 2 * n + d), k, s2);
+    }
+    sums[0][j] = s0;
+    if constexpr (kQueries > 1) sums[1][j] = s1;
+    if constexpr (kQueries > 2) sums[2][j] = s2;
+  }
+}
+
+template <KvFormat kFormat, int kQueries>
+inline void score_queries(const QueryView& query, int first, const uint8_t* const* rows,
+                          float* logits, size_t stride) {
+  __m512 sums[kQueries][16];
+  dot_plain<kFormat, kQueries>(rows, query.q + first * query.head_dim, query.head_dim, sums);
+  for (int g = 0; g < kQueries; ++g) {
+    _mm512_storeu_ps(logits + static_cast<size_t>(first + g) * stride,
+                     _mm512_mul_ps(_mm512_set1_ps(query.scale), sum_lanes_of_16(sums[g])));
+  }
+}
+
 template <KvFormat kFormat>
 inline void score_plain(const QueryView& query, const KeyRows& keys, float* logits, size_t stride) {
-  const int n = query.head_dim;
-  alignas(64) float k[16 * kMaxHeadDim];
-  const __m512 scale = _mm512_set1_ps(query.scale);
   const uint8_t* tail[16];
   for (int begin = 0; begin < keys.count; begin += 16) {
     const uint8_t* const* rows = take_rows<16>(keys.rows, begin, keys.count, tail);
     prefetch_next(keys, begin);
-    for (int j = 0; j < 16; ++j) {
-      for (int d = 0; d < n; d += 16) {
-        _mm512_store_ps(k + j * n + d, load_16<kFormat>(rows[j], d));
-      }
+    int g = 0;
+    for (; g + 3 <= query.group; g += 3) {
+      score_queries<kFormat, 3>(query, g, rows, logits + begin, stride);
     }
-    for (int g = 0; g < query.group; ++g) {
-      const float* q = query.q + g * n;
-      __m512 sums[16];
-      for (int j = 0; j < 16; ++j) {
-        __m512 sum = _mm512_setzero_ps();
-        for (int d = 0; d < n; d += 16) {
-          sum = _mm512_fmadd_ps(_mm512_loadu_ps(q + d), _mm512_load_ps(k + j * n + d), sum);
-        }
-        sums[j] = sum;
-      }
-      _mm512_storeu_ps(logits + static_cast<size_t>(g) * stride + begin,
-                       _mm512_mul_ps(scale, sum_lanes_of_16(sums)));
-    }
+    if (query.group - g == 2) score_queries<kFormat, 2>(query, g, rows, logits + begin, stride);
+    if (query.group - g == 1) score_queries<kFormat, 1>(query, g, rows, logits + begin, stride);
   }
 }
 

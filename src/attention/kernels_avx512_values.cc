@@ -240,29 +240,53 @@ inline void add_int4(const ValueRows& values, const float* p, size_t stride, int
   }
 }
 
+/// Four vectors of one query's sums.
+struct PlainSums {
+  __m512 a, b, c, d;
+  void load(const float* out, bool whole) {
+    a = _mm512_loadu_ps(out);
+    b = _mm512_loadu_ps(out + 16);
+    c = whole ? _mm512_loadu_ps(out + 32) : _mm512_setzero_ps();
+    d = whole ? _mm512_loadu_ps(out + 48) : _mm512_setzero_ps();
+  }
+  void store(float* out, bool whole) const {
+    _mm512_storeu_ps(out, a);
+    _mm512_storeu_ps(out + 16, b);
+    if (!whole) return;
+    _mm512_storeu_ps(out + 32, c);
+    _mm512_storeu_ps(out + 48, d);
+  }
+  void add(float weight, __m512 v0, __m512 v1, __m512 v2, __m512 v3) {
+    const __m512 w = _mm512_set1_ps(weight);
+    a = _mm512_fmadd_ps(w, v0, a);
+    b = _mm512_fmadd_ps(w, v1, b);
+    c = _mm512_fmadd_ps(w, v2, c);
+    d = _mm512_fmadd_ps(w, v3, d);
+  }
+};
+
 /// 64 channels (or the last 32) of plain rows for kQueries queries.
 template <KvFormat kFormat, int kQueries>
 inline void add_plain(const ValueRows& values, const float* p, size_t stride, int head_dim,
                       float* out) {
-  for (int begin = 0; begin < head_dim; begin += 32) {
-    __m512 sums[kQueries][2];
-    for (int g = 0; g < kQueries; ++g) {
-      sums[g][0] = _mm512_loadu_ps(out + g * head_dim + begin);
-      sums[g][1] = _mm512_loadu_ps(out + g * head_dim + begin + 16);
-    }
+  for (int begin = 0; begin < head_dim; begin += 64) {
+    const bool whole = head_dim - begin >= 64;
+    PlainSums s0, s1, s2;
+    s0.load(out + begin, whole);
+    if constexpr (kQueries > 1) s1.load(out + head_dim + begin, whole);
+    if constexpr (kQueries > 2) s2.load(out + 2 * head_dim + begin, whole);
     for (int i = 0; i < values.count; ++i) {
-      const __m512 a = load_16<kFormat>(values.rows[i], begin);
-      const __m512 b = load_16<kFormat>(values.rows[i], begin + 16);
-      for (int g = 0; g < kQueries; ++g) {
-        const __m512 weight = _mm512_set1_ps(p[static_cast<size_t>(g) * stride + i]);
-        sums[g][0] = _mm512_fmadd_ps(weight, a, sums[g][0]);
-        sums[g][1] = _mm512_fmadd_ps(weight, b, sums[g][1]);
-      }
+      const uint8_t* row = values.rows[i];
+      const __m512 v0 = load_16<kFormat>(row, begin), v1 = load_16<kFormat>(row, begin + 16);
+      const __m512 v2 = whole ? load_16<kFormat>(row, begin + 32) : v0;
+      const __m512 v3 = whole ? load_16<kFormat>(row, begin + 48) : v1;
+      s0.add(p[i], v0, v1, v2, v3);
+      if constexpr (kQueries > 1) s1.add(p[stride + i], v0, v1, v2, v3);
+      if constexpr (kQueries > 2) s2.add(p[2 * stride + i], v0, v1, v2, v3);
     }
-    for (int g = 0; g < kQueries; ++g) {
-      _mm512_storeu_ps(out + g * head_dim + begin, sums[g][0]);
-      _mm512_storeu_ps(out + g * head_dim + begin + 16, sums[g][1]);
-    }
+    s0.store(out + begin, whole);
+    if constexpr (kQueries > 1) s1.store(out + head_dim + begin, whole);
+    if constexpr (kQueries > 2) s2.store(out + 2 * head_dim + begin, whole);
   }
 }
 
