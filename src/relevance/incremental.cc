@@ -94,16 +94,22 @@ Result<IncrementalTopPages> IncrementalTopPages::create(ScorerKind kind, GroupRe
   top.scale_ = group.scale;
   top.queries_.assign(group.queries.begin(), group.queries.end());
   top.score_.resize(group.num_rows() * data.num_pages());
-  top.bound_.resize(top.score_.size());
+  top.bound_.assign(top.score_.size(), INFINITY);
   for (size_t page = 0; page < data.num_pages(); ++page) top.rescore(group, page);
   return top;
 }
 
-void IncrementalTopPages::rescore(const QueryGroup& group, size_t page) {
+// Computes the page's scores that are not exact; how many they were.
+size_t IncrementalTopPages::rescore(const QueryGroup& group, size_t page) {
+  size_t count = 0;
   for (size_t row = 0; row < group.num_rows(); ++row) {
-    score_[row * num_pages() + page] = shape_.score(group.row(row), scale_, page);
-    bound_[row * num_pages() + page] = 0.0f;
+    const size_t at = row * num_pages() + page;
+    if (bound_[at] == 0.0f) continue;
+    score_[at] = shape_.score(group.row(row), scale_, page);
+    bound_[at] = 0.0f;
+    ++count;
   }
+  return count;
 }
 
 bool IncrementalTopPages::is_exact(size_t page) const {
@@ -177,7 +183,7 @@ IncrementalTopPages::Interval IncrementalTopPages::mass_interval(const QueryGrou
   return interval;
 }
 
-// Scores pages again whose side of the border is open; the number of them, 0 when all is decided.
+// Scores pages again whose side of the border is open; the number of scores, 0 when all is decided.
 size_t IncrementalTopPages::rescore_undecided(const QueryGroup& group, const Interval& interval,
                                               size_t k) {
   const size_t n = num_pages();
@@ -207,8 +213,9 @@ size_t IncrementalTopPages::rescore_undecided(const QueryGroup& group, const Int
     }
     open.resize(count);
   }
-  for (const size_t page : open) rescore(group, page);
-  return open.size();
+  size_t count = 0;
+  for (const size_t page : open) count += rescore(group, page);
+  return count;
 }
 
 Result<std::vector<int32_t>> IncrementalTopPages::top_pages(const QueryGroup& group, size_t k) {

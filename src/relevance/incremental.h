@@ -20,6 +20,10 @@ namespace ikv {
 /// the average centre and radius account for is the same for all pages and is added exactly; the
 /// rest is at most s·‖Δq‖·(‖c − c̄‖ + ‖r − r̄‖), far less than s·‖Δq‖·(‖c‖ + ‖r‖), since keys of one
 /// head have much in common. Such bounds add up over turns until a page is scored again.
+///
+/// Measured (SmolLM2, two sessions of 3k tokens, 87 pages, 8 queries of 3 heads): when all queries
+/// are new, as from turn to turn, every page is scored again; with one of 8 new, an eighth of the
+/// scores. The bounds alone save only when queries move by less than some per mille.
 class IncrementalTopPages {
  public:
   /// Scores all pages of `data` for `group`. Errors: kInvalidArgument, kUnsupported (a kind without
@@ -32,7 +36,10 @@ class IncrementalTopPages {
   Result<std::vector<int32_t>> top_pages(const QueryGroup& group, size_t k);
 
   size_t num_pages() const { return shape_.log_tokens.size(); }
-  /// Pages that the last top_pages() scored anew, and those of all calls; of num_pages() a call.
+  /// Scores of a page for a row, all of which a full score computes.
+  size_t num_scores() const { return score_.size(); }
+  /// How many of them the last top_pages() computed, and all calls. Rows whose query is the same
+  /// keep theirs: an intent that slides by one token replaces one of its queries, in place.
   size_t last_rescored() const { return last_rescored_; }
   uint64_t total_rescored() const { return total_rescored_; }
 
@@ -42,7 +49,7 @@ class IncrementalTopPages {
     std::vector<float> low, high;  // mass of each page
   };
   void move_queries(const QueryGroup& group);
-  void rescore(const QueryGroup& group, size_t page);
+  size_t rescore(const QueryGroup& group, size_t page);
   bool is_exact(size_t page) const;
   Interval mass_interval(const QueryGroup& group) const;
   size_t rescore_undecided(const QueryGroup& group, const Interval& interval, size_t k);

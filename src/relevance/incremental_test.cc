@@ -65,7 +65,7 @@ TEST(IncrementalTopPages, EqualsAFullScoreForRandomDriftsKindsReducesAndSizes) {
       ASSERT_TRUE(pages_now.ok()) << pages_now.error().message;
       ASSERT_EQ(*pages_now, full_top(kind, reduce, data, group, k))
           << scorer_name(kind) << " trial " << trial << " turn " << turn << " k " << k;
-      ASSERT_LE(top->last_rescored(), data.num_pages());
+      ASSERT_LE(top->last_rescored(), top->num_scores());
       ++checks;
     }
   }
@@ -87,7 +87,24 @@ TEST(IncrementalTopPages, AnUnchangedIntentScoresNothingAndASlowDriftFew) {
     group.queries = queries;
     ASSERT_TRUE(top->top_pages(group, 50).ok());
   }
-  EXPECT_LT(top->total_rescored(), 10 * data.num_pages() / 4);
+  EXPECT_LT(top->total_rescored(), 10 * top->num_scores() / 4);
+}
+
+TEST(IncrementalTopPages, OnlyTheQueryThatWasReplacedIsScoredAgain) {
+  const TestPages pages(kDim, 50, 21);
+  const PageData data = pages.data();
+  auto queries = random_queries(kDim * 3 * 8, 22);
+  QueryGroup group = make_group(queries, kDim, 3, 0.3f);
+  auto top = IncrementalTopPages::create(ScorerKind::kBox, GroupReduce::kMax, data, group);
+  ASSERT_TRUE(top.ok());
+  const auto fresh = random_queries(kDim * 3, 23);
+  std::copy(fresh.begin(), fresh.end(), queries.begin() + kDim * 3 * 5);
+  group.queries = queries;
+  const auto chosen = top->top_pages(group, 12);
+  ASSERT_TRUE(chosen.ok());
+  EXPECT_EQ(*chosen, full_top(ScorerKind::kBox, GroupReduce::kMax, data, group, 12));
+  EXPECT_GT(top->last_rescored(), 0u);
+  EXPECT_LE(top->last_rescored(), top->num_scores() / 8);
 }
 
 TEST(IncrementalTopPages, EqualPagesGoByTheirPlace) {
