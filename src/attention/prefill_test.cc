@@ -129,6 +129,33 @@ TEST_P(Prefill, NeitherThreadsNorOtherJobsNorMassChangeAResult) {
   }
 }
 
+TEST_P(Prefill, EqualKeysGiveTheMeanOfTheValues) {
+  // All weights are at their largest, so are the sums of 16-bit weights over a segment.
+  const KvPageLayout plain = make_kv_page_layout({KvFormat::kF32, KvFormat::kF32}, 64, 128).value();
+  const KvPageLayout layout =
+      make_kv_page_layout({KvFormat::kInt8, KvFormat::kInt8}, 64, 128).value();
+  for (float sign : {1.0f, -1.0f}) {
+    const std::vector<float> k(128 * 64, sign), v(128 * 64, sign), q(64, 1.0f);
+    std::vector<std::byte> source(plain.page_bytes), page(layout.page_bytes);
+    write_kv_rows(plain, source.data(), 0, 128, k.data(), v.data(), 64);
+    convert_kv_page(plain, source.data(), 128, layout, page.data());
+    const std::vector<KvPageView> pages = {{page.data(), &layout, 0, 128, 0},
+                                           {page.data(), &layout, 128, 128, 0}};
+    const AttentionSpec spec{1, 1, 64, 0.125f, 0, 0.0f, nullptr};
+    std::vector<float> out(64);
+    PrefillJob job;
+    job.q = q.data();
+    job.q_stride = job.out_stride = 64;
+    job.out = out.data();
+    job.num_rows = 1;
+    job.first_position = 256;
+    job.pages = pages;
+    job.own = {source.data(), &plain, 256, 1, 0};
+    run(spec, job);
+    for (float x : out) ASSERT_NEAR(x, sign, 1e-3f);
+  }
+}
+
 TEST_P(Prefill, HugeAndTinyNumbersNeverGiveNaN) {
   for (float key_size : {0.0f, 1e-42f, 1e-10f, 1e10f, 3e30f}) {
     for (float query_size : {0.0f, 1e-30f, 1e25f}) {

@@ -18,7 +18,7 @@ struct RandomCase {
       const std::common_type_t<decltype(options)...> all[] = {options...};
       return all[random() % sizeof...(options)];
     };
-    spec.head_dim = pick(32, 64, 64, 96, 128, 160, 256);
+    spec.head_dim = pick(32, 64, 64, 96, 128, 160, 224, 256, 512);
     const int group = pick(1, 2, 3, 3, 4, 5, 7, 8, 16);
     spec.num_kv_heads = pick(1, 2);
     spec.num_heads = spec.num_kv_heads * group;
