@@ -32,6 +32,7 @@ void unpack_block(const PanelProduct& p, size_t first, size_t count, UnpackedBlo
   const __m512 offset = _mm512_set1_ps(-format.offset);
   for (size_t c = 0; c < count; ++c) {
     const auto* chunk = reinterpret_cast<const uint8_t*>(p.panel + format.chunk_at(first + c));
+    prefetch<kBits * 128 + 128>(chunk);
     unpack_codes<kBits>(chunk, block.codes + c * kChunkCodes,
                         std::make_integer_sequence<int, 16>());
     Header header{};
@@ -66,32 +67,23 @@ struct TileRun {
   bool first;
 };
 
-// Dots of one group: high parts, eight bits up, low parts.
-template <int kRows, int kSteps>
-IKV_INLINE void tile_dots(const uint8_t* codes, const std::byte* values, size_t stride,
-                          __m512i dots[kRows][2]) {
+// Adds the products of one group with the high (kPart 0) or low parts of the rows.
+template <int kRows, int kSteps, int kPart>
+IKV_INLINE void tile_dots(const uint8_t* codes, const RowAddresses& rows, __m512i dots[kRows][2]) {
 #pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r) dots[r][0] = dots[r][1] = _mm512_setzero_si512();
-  for (int part = 0; part < 2; ++part) {
-#pragma GCC unroll 8
-    for (int s = 0; s < kSteps; ++s) {
-      const __m512i w0 = load(codes + s * 128);
-      const __m512i w1 = load(codes + s * 128 + 64);
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        int32_t four;
-        std::memcpy(&four, values + static_cast<size_t>(r) * stride + s * 8 + part * 4,
-                    sizeof(four));
-        const __m512i x = _mm512_set1_epi32(four);
-        dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, x);
-        dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, x);
-      }
-    }
-    if (part == 1) break;
+  for (int s = 0; s < kSteps; ++s) {
+    // Opaque, since GCC otherwise loads all vectors of a group ahead, keeps them from the high
+    // parts to the low ones and puts the sums in memory.
+    asm volatile("" : "+r"(codes));
+    const __m512i w0 = load(codes + s * 128);
+    const __m512i w1 = load(codes + s * 128 + 64);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
-      dots[r][0] = _mm512_slli_epi32(dots[r][0], 8);
-      dots[r][1] = _mm512_slli_epi32(dots[r][1], 8);
+      int32_t four;
+      std::memcpy(&four, rows.row(r) + s * 8 + kPart * 4, sizeof(four));
+      const __m512i x = _mm512_set1_epi32(four);
+      dots[r][0] = _mm512_dpbusd_epi32(dots[r][0], w0, x);
+      dots[r][1] = _mm512_dpbusd_epi32(dots[r][1], w1, x);
     }
   }
 }
@@ -99,42 +91,53 @@ IKV_INLINE void tile_dots(const uint8_t* codes, const std::byte* values, size_t 
 template <int kGroup, int kRows>
 void run_tile(const TileRun& run) {
   __m512 acc[kRows][2];
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < 2; ++c) {
-      acc[r][c] = run.first ? _mm512_setzero_ps()
-                            : _mm512_maskz_loadu_ps(
-                                  run.masks.half[c],
-                                  run.out + static_cast<size_t>(r) * run.out_stride + c * 16);
-    }
+    const float* out = run.out + static_cast<size_t>(r) * run.out_stride;
+    acc[r][0] = run.first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(run.masks.half[0], out);
+    acc[r][1] =
+        run.first ? _mm512_setzero_ps() : _mm512_maskz_loadu_ps(run.masks.half[1], out + 16);
   }
   const uint8_t* codes = run.block->codes;
+  const float* scales = run.block->scales;
   const std::byte* values = run.values;
+  const size_t stride = run.stride;
   for (size_t g = 0; g < run.num_groups; ++g) {
     __m512i dots[kRows][2];
-    tile_dots<kRows, kGroup / 4>(codes, values, run.stride, dots);
-    const float* scales = run.block->scales + g * kPanelOutputs;
-    const float* mins = run.block->mins + g * kPanelOutputs;
-    const std::byte* sums = run.sums + g * sizeof(float);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) dots[r][0] = dots[r][1] = _mm512_setzero_si512();
+    const RowAddresses rows(values, stride);
+    tile_dots<kRows, kGroup / 4, 0>(codes, rows, dots);
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      dots[r][0] = _mm512_slli_epi32(dots[r][0], 8);
+      dots[r][1] = _mm512_slli_epi32(dots[r][1], 8);
+    }
+    tile_dots<kRows, kGroup / 4, 1>(codes, rows, dots);
+    constexpr size_t kMinsAt = sizeof(UnpackedBlock::scales) / sizeof(float);
+    const RowAddresses sums(run.sums + g * sizeof(float), stride);
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       float sum;
-      std::memcpy(&sum, sums + static_cast<size_t>(r) * run.stride, sizeof(sum));
-      const __m512 sum_vector = _mm512_set1_ps(sum);
+      std::memcpy(&sum, sums.row(r), sizeof(sum));
+      const __m512 x = _mm512_set1_ps(sum);
 #pragma GCC unroll 2
       for (int c = 0; c < 2; ++c) {
-        acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r][c]), _mm512_load_ps(scales + c * 16),
-                                    acc[r][c]);
-        acc[r][c] = _mm512_fmadd_ps(sum_vector, _mm512_load_ps(mins + c * 16), acc[r][c]);
+        const float* table = scales + c * 16;
+        acc[r][c] =
+            _mm512_fmadd_ps(_mm512_cvtepi32_ps(dots[r][c]), _mm512_load_ps(table), acc[r][c]);
+        acc[r][c] = _mm512_fmadd_ps(x, _mm512_load_ps(table + kMinsAt), acc[r][c]);
       }
     }
     codes += kGroup * kPanelOutputs;
+    scales += kPanelOutputs;
     values += kGroup * 2;
   }
+#pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
-    for (int c = 0; c < 2; ++c) {
-      _mm512_mask_storeu_ps(run.out + static_cast<size_t>(r) * run.out_stride + c * 16,
-                            run.masks.half[c], acc[r][c]);
-    }
+    float* out = run.out + static_cast<size_t>(r) * run.out_stride;
+    _mm512_mask_storeu_ps(out, run.masks.half[0], acc[r][0]);
+    _mm512_mask_storeu_ps(out + 16, run.masks.half[1], acc[r][1]);
   }
 }
 

@@ -15,14 +15,13 @@ struct Dots {
 };
 
 template <int kBits, int kRows, int kStep>
-IKV_INLINE void dot_step(const uint8_t* planes, const std::byte* values, size_t stride,
-                         Dots<kRows>& dots) {
+IKV_INLINE void dot_step(const uint8_t* planes, const RowAddresses& values, Dots<kRows>& dots) {
   const __m512i w0 = code_vector<kBits, 2 * kStep>(planes);
   const __m512i w1 = code_vector<kBits, 2 * kStep + 1>(planes);
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     int32_t parts[2];
-    std::memcpy(parts, values + static_cast<size_t>(r) * stride + kStep * 8, sizeof(parts));
+    std::memcpy(parts, values.row(r) + kStep * 8, sizeof(parts));
     const __m512i high = _mm512_set1_epi32(parts[0]);
     const __m512i low = _mm512_set1_epi32(parts[1]);
     dots.high[r][0] = _mm512_dpbusd_epi32(dots.high[r][0], w0, high);
@@ -33,14 +32,14 @@ IKV_INLINE void dot_step(const uint8_t* planes, const std::byte* values, size_t 
 }
 
 template <int kBits, int kRows, int kFirstStep, int... kSteps>
-IKV_INLINE void dot_group(const uint8_t* planes, const std::byte* values, size_t stride,
-                          Dots<kRows>& dots, std::integer_sequence<int, kSteps...>) {
+IKV_INLINE void dot_group(const uint8_t* planes, const RowAddresses& values, Dots<kRows>& dots,
+                          std::integer_sequence<int, kSteps...>) {
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r) {
     dots.high[r][0] = dots.high[r][1] = _mm512_setzero_si512();
     dots.low[r][0] = dots.low[r][1] = _mm512_setzero_si512();
   }
-  (dot_step<kBits, kRows, kFirstStep + kSteps>(planes, values, stride, dots), ...);
+  (dot_step<kBits, kRows, kFirstStep + kSteps>(planes, values, dots), ...);
 }
 
 // Where the rows stand: values and sums of the first, at the chunk at hand.
@@ -56,7 +55,7 @@ IKV_INLINE void add_group(const uint8_t* chunk, const Rows& rows, const Header& 
   constexpr int kSteps = kGroup / 4;
   constexpr int kEntries = kChunkInputs / kGroup * kPanelOutputs;
   Dots<kRows> dots;
-  dot_group<kBits, kRows, kIndex * kSteps>(chunk, rows.values, rows.stride, dots,
+  dot_group<kBits, kRows, kIndex * kSteps>(chunk, RowAddresses(rows.values, rows.stride), dots,
                                            std::make_integer_sequence<int, kSteps>());
   const uint8_t* scales = chunk + kBits * 128;
   const uint8_t* mins = scales + kEntries * (kTwoLevel ? 1 : 2);
@@ -75,15 +74,6 @@ IKV_INLINE void add_group(const uint8_t* chunk, const Rows& rows, const Header& 
       acc[r][c] = _mm512_fmadd_ps(_mm512_cvtepi32_ps(dot), scale, acc[r][c]);
       acc[r][c] = _mm512_fmadd_ps(_mm512_set1_ps(sum), min, acc[r][c]);
     }
-  }
-}
-
-// The hardware's own prefetch stops at pages and starts anew behind them.
-template <size_t kBytes>
-IKV_INLINE void prefetch(const uint8_t* p) {
-  constexpr size_t kAhead = 3072;
-  for (size_t line = 0; line < kBytes; line += 64) {
-    _mm_prefetch(reinterpret_cast<const char*>(p + kAhead + line), _MM_HINT_T0);
   }
 }
 
