@@ -24,9 +24,11 @@ float distance(const float* a, const float* b, size_t size) {
 std::vector<float> mean_row(const std::vector<float>& rows, size_t width) {
   std::vector<double> sums(width, 0.0);
   for (size_t i = 0; i < rows.size(); ++i) sums[i % width] += static_cast<double>(rows[i]);
-  std::vector<float> mean;
-  const double count = std::max<double>(1.0, static_cast<double>(rows.size() / width));
-  for (const double sum : sums) mean.push_back(static_cast<float>(sum / count));
+  const size_t num_rows = std::max(rows.size() / width, size_t{1});
+  std::vector<float> mean(width);
+  for (size_t c = 0; c < width; ++c) {
+    mean[c] = static_cast<float>(sums[c] / static_cast<double>(num_rows));
+  }
   return mean;
 }
 
