@@ -104,6 +104,7 @@ void score_entries(const AttentionSpec& spec, const DecodeJob& job,
   plan.plan_entries(spec, job, entries);
   plan.prepare_queries(spec, job);
   const std::span<const PageEntry> readable = plan.entries();
+  const bool all_readable = readable.size() == entries.size();
   float* run_logits = local.buffers.logits.data();
   RunRows* keys = local.buffers.keys;
   size_t next = 0;  // of `entries`
@@ -115,8 +116,15 @@ void score_entries(const AttentionSpec& spec, const DecodeJob& job,
       plan.gather_run_keys(spec, r + 1, keys[(r + 1) % 2]);
       stream = {ahead.rows, ahead.rows, ahead.count, ahead.lines, 0};
     }
+    const int size = plan.run_size(r);
+    // A whole run is written in place; kernels may write past a shorter one.
+    if (all_readable && size == kRunEntries) {
+      plan.score_run(spec, r, keys[r % 2], &stream, logits + done, stride);
+      next = done += kRunEntries;
+      continue;
+    }
     plan.score_run(spec, r, keys[r % 2], &stream, run_logits, kRunCapacity);
-    for (int i = 0; i < plan.run_size(r); ++i, ++done, ++next) {
+    for (int i = 0; i < size; ++i, ++done, ++next) {
       for (; entries[next] != readable[done]; ++next) {
         for (int g = 0; g < group; ++g) logits[static_cast<size_t>(g) * stride + next] = -INFINITY;
       }
@@ -137,6 +145,7 @@ void attend_scored(const AttentionSpec& spec, const DecodeJob& job,
   DecodePlan& plan = local.plan;
   plan.plan_entries(spec, job, entries);
   const std::span<const PageEntry> readable = plan.entries();
+  const bool all_readable = readable.size() == entries.size();
   float* run_logits = local.buffers.logits.data();
   RunRows* values = local.buffers.values;
   size_t next = 0;
@@ -149,12 +158,18 @@ void attend_scored(const AttentionSpec& spec, const DecodeJob& job,
       plan.gather_run_values(spec, r + 1, values[(r + 1) % 2]);
       prefetch_rows(values[(r + 1) % 2]);
     }
-    for (int i = 0; i < plan.run_size(r); ++i, ++done, ++next) {
-      while (entries[next] != readable[done]) ++next;
+    const int size = plan.run_size(r);
+    for (int g = 0; g < group && all_readable; ++g) {
+      std::copy_n(logits + static_cast<size_t>(g) * stride + done, size,
+                  run_logits + g * kRunCapacity);
+    }
+    for (int i = 0; i < size && !all_readable; ++i, ++next) {
+      while (entries[next] != readable[done + static_cast<size_t>(i)]) ++next;
       for (int g = 0; g < group; ++g) {
         run_logits[g * kRunCapacity + i] = logits[static_cast<size_t>(g) * stride + next];
       }
     }
+    done += static_cast<size_t>(size);
     plan.attend_run(spec, job, r, values[r % 2], run_logits, kRunCapacity);
   }
   plan.merge(spec, job);

@@ -66,10 +66,16 @@ void DecodePlan::plan_entries(const AttentionSpec& spec, const DecodeJob& job,
       const RowRange range = readable_rows(spec, job.position, page);
       if (range.empty()) return;
       prefetch_scales(page, stretch);
+      // Entries ascend: when the ends can be read, all can.
+      if (static_cast<int>(stretch.row(0)) >= range.first &&
+          static_cast<int>(stretch.row(stretch.count - 1)) < range.last) {
+        std::copy_n(stretch.entries, stretch.count, entries_.data() + n);
+        n += static_cast<size_t>(stretch.count);
+        return;
+      }
       for (int i = 0; i < stretch.count; ++i) {
         const int row = static_cast<int>(stretch.row(i));
-        entries_[n] = stretch.entries[i];
-        n += row >= range.first && row < range.last ? 1 : 0;
+        if (row >= range.first && row < range.last) entries_[n++] = stretch.entries[i];
       }
     });
     entries_.resize(n);

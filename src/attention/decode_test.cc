@@ -131,6 +131,42 @@ TEST_P(Decode, ScoringThenAttendingIsBitIdenticalToAttending) {
   }
 }
 
+TEST_P(Decode, ListsWithoutMaskedEntriesScoreAndAttendTheSame) {
+  for (uint32_t seed = 0; seed < kNumCases; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomCase c(seed);
+    const auto group = static_cast<size_t>(c.group());
+    const auto all = c.entries(0.9);
+    std::vector<float> logits(group * all.size());
+    DecodeJob job = c.job();
+    score_entries(c.spec, job, all, logits.data(), all.size());
+    std::vector<PageEntry> readable;
+    std::vector<float> expected;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!std::isinf(logits[i])) readable.push_back(all[i]);
+    }
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (!std::isinf(logits[i])) expected.push_back(logits[i]);
+    }
+    // Room after each row must stay as it is.
+    const size_t stride = readable.size() + 5;
+    std::vector<float> again(group * stride, 77.0f);
+    score_entries(c.spec, job, readable, again.data(), stride);
+    for (size_t g = 0; g < group; ++g) {
+      for (size_t i = 0; i < readable.size(); ++i) {
+        ASSERT_EQ(again[g * stride + i], expected[g * readable.size() + i]);
+      }
+      for (size_t i = readable.size(); i < stride; ++i) ASSERT_EQ(again[g * stride + i], 77.0f);
+    }
+    attend_scored(c.spec, job, readable, again.data(), stride);
+    const std::vector<float> scored = c.out;
+    job.all_entries = false;
+    job.entries = all;
+    run(c.spec, job);
+    EXPECT_EQ(c.out, scored);
+  }
+}
+
 TEST_P(Decode, ScoresAreTheLogitsAndMaskedOnesAreMinusInfinity) {
   for (uint32_t seed = 0; seed < kNumCases; ++seed) {
     SCOPED_TRACE(seed);
