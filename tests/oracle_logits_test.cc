@@ -36,6 +36,10 @@ struct OraclePath {
   OracleCacheKind cache;
 };
 
+void PrintTo(const OraclePath& path, std::ostream* out) {
+  *out << path.cache.name << ' ' << cpu_isa_name(path.isa);
+}
+
 // The plain cache on every compute path, then the paged one, whose int8 pages are the default.
 std::vector<OraclePath> all_paths() {
   const std::vector<CpuIsa> isas = supported_isas();
