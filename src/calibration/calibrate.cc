@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "calibration/capture_attention.h"
+#include "calibration/key_transform.h"
 #include "kv/key_codebook_file.h"
 #include "kv/key_codebook_fit.h"
 
@@ -13,7 +14,7 @@ namespace ikv {
 namespace {
 
 // Counts up whenever text or method change what is fitted, so that old files are not used.
-constexpr std::string_view kRecipe = "-r1";
+constexpr std::string_view kRecipe = "-r2";
 
 double seconds_since(int64_t begin_us) {
   return static_cast<double>(now_us() - begin_us) / 1e6;
@@ -66,6 +67,26 @@ Status run_text(const Model& model, const std::vector<std::vector<TokenId>>& chu
   return {};
 }
 
+// Of every head, layer by layer. Sign codes have one bit a channel: nothing to deal out.
+std::vector<KeyTransform> make_transforms(KeyCodeKind kind, const KeySampler& sampler,
+                                          const CaptureAttention& attention) {
+  std::vector<KeyTransform> transforms;
+  if (kind == KeyCodeKind::kSign) return transforms;
+  for (size_t l = 0; l < sampler.layers().size(); ++l) {
+    const int layer = static_cast<int>(l);
+    for (int head = 0; head < sampler.layers()[l].num_kv_heads; ++head) {
+      const std::span<const double> queries = attention.query_energy(layer, head);
+      std::vector<double> energy(queries.size(), 0.0);
+      const std::vector<float>& keys = sampler.samples(layer, head);
+      for (size_t i = 0; i < keys.size(); ++i) {
+        energy[i % energy.size()] += static_cast<double>(keys[i]) * static_cast<double>(keys[i]);
+      }
+      transforms.push_back(make_key_transform(energy, queries));
+    }
+  }
+  return transforms;
+}
+
 }  // namespace
 
 std::vector<KvLayerShape> kv_layer_shapes(const Model& model) {
@@ -104,7 +125,8 @@ Result<Calibration> fit_calibration(const Model& model, const Tokenizer& tokeniz
     if (options.progress) options.progress(CalibrationStage::kFit, done, all);
   };
   IKV_ASSIGN_OR_RETURN(result.books,
-                       fit_codebooks(options.kind, sampler, options.seed, threads, fit_progress));
+                       fit_codebooks(options.kind, sampler, options.seed, threads, fit_progress,
+                                     make_transforms(options.kind, sampler, attention)));
   result.fit_seconds = seconds_since(fit_begin_us);
   result.num_samples = sampler.num_samples(0, 0);
   return result;

@@ -53,7 +53,12 @@ CaptureAttention::CaptureAttention(KeySampler& sampler, int rotations, int conte
       threads_(threads),
       rotations_(std::max(rotations, 1)),
       context_tokens_(static_cast<uint64_t>(std::max(context_tokens, 1))),
-      random_state_(seed) {}
+      random_state_(seed) {
+  for (const KvLayerShape& layer : sampler.layers()) {
+    query_energy_.emplace_back(static_cast<size_t>(layer.num_kv_heads),
+                               std::vector<double>(static_cast<size_t>(layer.head_dim), 0.0));
+  }
+}
 
 void CaptureAttention::begin_chunk(size_t num_rows) {
   num_rows_ = num_rows;
@@ -102,9 +107,33 @@ void CaptureAttention::offer_keys(int layer, const AttentionSpec& spec, const fl
   });
 }
 
+void CaptureAttention::add_query_energy(int layer, const AttentionSpec& spec, const float* q) {
+  const size_t head_dim = static_cast<size_t>(spec.head_dim);
+  const size_t group = static_cast<size_t>(spec.num_heads / spec.num_kv_heads);
+  const size_t width = static_cast<size_t>(spec.num_heads) * head_dim;
+  const Angles* angles = spec.rope != nullptr ? &angles_of(*spec.rope) : nullptr;
+  threads_.parallel_for(static_cast<size_t>(spec.num_kv_heads), [&](size_t kv_head, int) {
+    std::vector<double>& energy = query_energy_[static_cast<size_t>(layer)][kv_head];
+    std::vector<float> query(head_dim);
+    for (size_t row = 0; row < num_rows_; ++row) {
+      for (size_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+        std::copy_n(q + row * width + head * head_dim, head_dim, query.begin());
+        if (angles != nullptr) {
+          const size_t first = row * static_cast<size_t>(rotations_);
+          rotate_rope(*spec.rope, angles->random[first], 1, spec.head_dim, query.data());
+        }
+        for (size_t c = 0; c < head_dim; ++c) {
+          energy[c] += static_cast<double>(query[c]) * static_cast<double>(query[c]);
+        }
+      }
+    }
+  });
+}
+
 Status CaptureAttention::attend(int layer, const AttentionSpec& spec, float* q, float* k,
                                 const float* v, float* out) {
   offer_keys(layer, spec, k);
+  add_query_energy(layer, spec, q);
   const size_t num_heads = static_cast<size_t>(spec.num_heads);
   const size_t head_dim = static_cast<size_t>(spec.head_dim);
   const size_t q_width = num_heads * head_dim;

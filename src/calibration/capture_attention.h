@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/thread_pool.h"
@@ -25,6 +26,11 @@ class CaptureAttention : public LayerAttention {
   /// same for all layers and heads, so that angles are computed once.
   void begin_chunk(size_t num_rows);
 
+  /// Sums of squares of the queries' channels that read one KV head, rotated like the keys.
+  std::span<const double> query_energy(int layer, int kv_head) const {
+    return query_energy_[static_cast<size_t>(layer)][static_cast<size_t>(kv_head)];
+  }
+
   Status attend(int layer, const AttentionSpec& spec, float* q, float* k, const float* v,
                 float* out) override;
 
@@ -37,6 +43,7 @@ class CaptureAttention : public LayerAttention {
   };
   const Angles& angles_of(const RopeSpec& rope);
   void offer_keys(int layer, const AttentionSpec& spec, const float* k);
+  void add_query_energy(int layer, const AttentionSpec& spec, const float* q);
 
   KeySampler& sampler_;
   ThreadPool& threads_;
@@ -46,6 +53,7 @@ class CaptureAttention : public LayerAttention {
   size_t num_rows_ = 0;
   std::vector<int64_t> random_positions_;  // [row][rotation]
   std::vector<Angles> angles_;
+  std::vector<std::vector<std::vector<double>>> query_energy_;  // [layer][kv_head][channel]
 };
 
 }  // namespace ikv

@@ -17,10 +17,10 @@ namespace ikv {
 namespace {
 
 // Little-endian, without padding: magic, version, kind, number of layers, length of the
-// fingerprint; the fingerprint; KV heads and head size of each layer; all centroids; XXH3 of all
-// before.
+// fingerprint; the fingerprint; KV heads and head size of each layer; of each head its centroids,
+// then its transform: channels (u16) and scales; XXH3 of all before.
 constexpr char kMagic[8] = {'I', 'K', 'V', 'C', 'O', 'D', 'E', 'S'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 Error bad(const std::filesystem::path& path, const std::string& what) {
   return invalid_file("key codebooks " + path.string() + ": " + what +
@@ -102,9 +102,13 @@ Status save_codebooks(const std::filesystem::path& path, const KeyCodebooks& boo
   for (size_t l = 0; l < books.layers().size(); ++l) {
     for (int h = 0; h < books.layers()[l].num_kv_heads; ++h) {
       const std::span<const float> head = books.head(static_cast<int>(l), h);
-      for (size_t at = 0; at < head.size(); at += KeyCodebooks::kSubFloats) {
-        put(bytes, head.data() + at, kSubCentroids * sizeof(float));
+      const KeyTransform transform = books.transform(static_cast<int>(l), h);
+      const size_t num_sub = transform.channel.size() / kKeySubDim;
+      for (size_t m = 0; m < num_sub; ++m) {
+        put(bytes, head.data() + m * KeyCodebooks::kSubFloats, kSubCentroids * sizeof(float));
       }
+      put(bytes, transform.channel.data(), transform.channel.size() * sizeof(uint16_t));
+      put(bytes, transform.scale.data(), transform.scale.size() * sizeof(float));
     }
   }
   const XXH64_hash_t checksum = XXH3_64bits(bytes.data(), bytes.size());
@@ -141,8 +145,8 @@ Result<KeyCodebooks> load_codebooks(const std::filesystem::path& path, KeyCodeKi
   IKV_ASSIGN_OR_RETURN(KeyCodebooks books, KeyCodebooks::create(kind, layers));
   size_t expected = header.size() + sizeof(XXH64_hash_t);
   for (const KvLayerShape& layer : layers) {
-    expected +=
-        static_cast<size_t>(layer.num_kv_heads) * layer.head_dim * kKeyCentroids * sizeof(float);
+    expected += static_cast<size_t>(layer.num_kv_heads) * layer.head_dim *
+                (kKeyCentroids * sizeof(float) + sizeof(uint16_t) + sizeof(float));
   }
   // The size is known before a byte is read, so that no file can ask for memory.
   if (size != expected) {
@@ -171,7 +175,15 @@ Result<KeyCodebooks> load_codebooks(const std::filesystem::path& path, KeyCodeKi
       if (!std::all_of(head.begin(), head.end(), [](float x) { return std::isfinite(x); })) {
         return bad(path, "a centroid is not a finite number");
       }
-      books.set_head(static_cast<int>(l), h, head);
+      KeyTransform transform = identity_transform(layers[l].head_dim);
+      std::memcpy(transform.channel.data(), from, transform.channel.size() * sizeof(uint16_t));
+      from += transform.channel.size() * sizeof(uint16_t);
+      std::memcpy(transform.scale.data(), from, transform.scale.size() * sizeof(float));
+      from += transform.scale.size() * sizeof(float);
+      if (!is_valid_transform(transform, layers[l].head_dim)) {
+        return bad(path, "a transform is not valid");
+      }
+      books.set_head(static_cast<int>(l), h, head, transform);
     }
   }
   return books;

@@ -203,7 +203,8 @@ size_t KeySampler::num_samples(int layer, int kv_head) const {
 
 Result<KeyCodebooks> fit_codebooks(KeyCodeKind kind, const KeySampler& sampler, uint64_t seed,
                                    ThreadPool& threads,
-                                   const std::function<void(size_t, size_t)>& progress) {
+                                   const std::function<void(size_t, size_t)>& progress,
+                                   const std::vector<KeyTransform>& transforms) {
   IKV_ASSIGN_OR_RETURN(KeyCodebooks books, KeyCodebooks::create(kind, sampler.layers()));
   std::vector<std::pair<int, int>> heads;
   for (size_t l = 0; l < sampler.layers().size(); ++l) {
@@ -215,16 +216,36 @@ Result<KeyCodebooks> fit_codebooks(KeyCodeKind kind, const KeySampler& sampler, 
       }
     }
   }
+  std::vector<KeyTransform> used = transforms;
+  if (used.empty()) {
+    for (const auto& [layer, kv_head] : heads) {
+      used.push_back(identity_transform(sampler.layers()[layer].head_dim));
+    }
+  }
+  if (used.size() != heads.size()) return invalid_argument("key codes: one transform a head");
+  for (size_t i = 0; i < heads.size(); ++i) {
+    if (!is_valid_transform(used[i], sampler.layers()[heads[i].first].head_dim)) {
+      return invalid_argument("layer " + std::to_string(heads[i].first) + ", KV head " +
+                              std::to_string(heads[i].second) + ": the key transform is not valid");
+    }
+  }
   std::mutex mutex;
   size_t num_done = 0;
   threads.parallel_for(heads.size(), [&](size_t i, int) {
     const auto [layer, kv_head] = heads[i];
     const auto head_dim = static_cast<size_t>(sampler.layers()[layer].head_dim);
-    const std::vector<float> centroids = fit_head_codebook(
-        kind, sampler.samples(layer, kv_head).data(), sampler.num_samples(layer, kv_head), head_dim,
-        static_cast<int>(head_dim), seed + i * 0xD1B54A32D192ED03ull);
+    const std::vector<float>& raw = sampler.samples(layer, kv_head);
+    std::vector<float> keys(raw.size());
+    for (size_t at = 0; at < raw.size(); at += head_dim) {
+      for (size_t c = 0; c < head_dim; ++c) {
+        keys[at + c] = raw[at + used[i].channel[c]] * used[i].scale[c];
+      }
+    }
+    const std::vector<float> centroids =
+        fit_head_codebook(kind, keys.data(), sampler.num_samples(layer, kv_head), head_dim,
+                          static_cast<int>(head_dim), seed + i * 0xD1B54A32D192ED03ull);
     std::lock_guard lock(mutex);
-    books.set_head(layer, kv_head, centroids);
+    books.set_head(layer, kv_head, centroids, used[i]);
     ++num_done;
     if (progress) progress(num_done, heads.size());
   });

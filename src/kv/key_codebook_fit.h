@@ -53,9 +53,11 @@ class KeySampler {
 
 /// Fits all heads, in parallel over `threads`; the result does not depend on their number.
 /// `progress(done, all)`, if any, is called from any thread, one at a time. kInvalidArgument when
-/// some head has fewer than 16 samples.
+/// some head has fewer than 16 samples, or a transform is not valid. `transforms`: one a head,
+/// layer by layer; empty: none.
 Result<KeyCodebooks> fit_codebooks(KeyCodeKind kind, const KeySampler& sampler, uint64_t seed,
                                    ThreadPool& threads,
-                                   const std::function<void(size_t, size_t)>& progress = nullptr);
+                                   const std::function<void(size_t, size_t)>& progress = nullptr,
+                                   const std::vector<KeyTransform>& transforms = {});
 
 }  // namespace ikv

@@ -4,12 +4,17 @@
 #include <cmath>
 #include <string>
 
+#include "kv/key_transform_view.h"
+
 namespace ikv {
 
 namespace {
 constexpr int kSubCentroids = kKeySubDim * kKeyCentroids;
-size_t head_floats(int head_dim) {
+size_t sub_floats(int head_dim) {
   return static_cast<size_t>(head_dim / kKeySubDim) * KeyCodebooks::kSubFloats;
+}
+size_t head_floats(int head_dim) {
+  return sub_floats(head_dim) + 2 * static_cast<size_t>(head_dim);
 }
 /// Byte of sub-vector pair `pair` of row `row` within a page's codes.
 size_t code_at(int head_dim, int row, int pair) {
@@ -18,12 +23,42 @@ size_t code_at(int head_dim, int row, int pair) {
 }
 }  // namespace
 
+KeyTransform identity_transform(int head_dim) {
+  KeyTransform transform;
+  for (int c = 0; c < head_dim; ++c) transform.channel.push_back(static_cast<uint16_t>(c));
+  transform.scale.assign(static_cast<size_t>(head_dim), 1.0f);
+  return transform;
+}
+
+bool is_valid_transform(const KeyTransform& transform, int head_dim) {
+  const auto size = static_cast<size_t>(head_dim);
+  if (transform.channel.size() != size || transform.scale.size() != size) return false;
+  std::vector<bool> seen(size, false);
+  for (const uint16_t channel : transform.channel) {
+    if (channel >= size || seen[channel]) return false;
+    seen[channel] = true;
+  }
+  return std::all_of(transform.scale.begin(), transform.scale.end(), [](float scale) {
+    return scale > 0.0f && std::isfinite(scale) && std::isfinite(1.0f / scale);
+  });
+}
+
+TransformView::TransformView(std::span<const float> book, int head_dim)
+    : scale(book.data() + sub_floats(head_dim) + head_dim), size(static_cast<size_t>(head_dim)) {
+  const float* from = book.data() + sub_floats(head_dim);
+  for (size_t c = 0; c < size; ++c) channel[c] = static_cast<uint16_t>(from[c]);
+}
+
+void TransformView::apply_to_key(const float* key, float* out) const {
+  for (size_t c = 0; c < size; ++c) out[c] = key[channel[c]] * scale[c];
+}
+
 Result<KeyCodebooks> KeyCodebooks::create(KeyCodeKind kind, std::vector<KvLayerShape> layers) {
   KeyCodebooks books;
   size_t offset = 0;
   for (size_t l = 0; l < layers.size(); ++l) {
     const auto [num_heads, head_dim] = layers[l];
-    if (head_dim < 32 || head_dim > 512 || head_dim % 32 != 0 || num_heads < 1) {
+    if (head_dim < 32 || head_dim > kMaxKeyHeadDim || head_dim % 32 != 0 || num_heads < 1) {
       return unsupported("key codes of layer " + std::to_string(l) + ": " +
                          std::to_string(num_heads) + " KV heads of size " +
                          std::to_string(head_dim) + "; sizes are multiples of 32 up to 512");
@@ -34,6 +69,12 @@ Result<KeyCodebooks> KeyCodebooks::create(KeyCodeKind kind, std::vector<KvLayerS
   books.kind_ = kind;
   books.layers_ = std::move(layers);
   books.values_.resize(offset);
+  for (size_t l = 0; l < books.layers_.size(); ++l) {
+    const std::vector<float> zeros(static_cast<size_t>(books.layers_[l].head_dim) * kKeyCentroids);
+    for (int h = 0; h < books.layers_[l].num_kv_heads; ++h) {
+      books.set_head(static_cast<int>(l), h, zeros);
+    }
+  }
   return books;
 }
 
@@ -43,8 +84,23 @@ std::span<const float> KeyCodebooks::head(int layer, int kv_head) const {
 }
 
 void KeyCodebooks::set_head(int layer, int kv_head, std::span<const float> centroids) {
+  set_head(layer, kv_head, centroids, identity_transform(layers_[layer].head_dim));
+}
+
+KeyTransform KeyCodebooks::transform(int layer, int kv_head) const {
+  const int head_dim = layers_[layer].head_dim;
+  const TransformView view(head(layer, kv_head), head_dim);
+  KeyTransform result;
+  result.channel.assign(view.channel, view.channel + head_dim);
+  result.scale.assign(view.scale, view.scale + head_dim);
+  return result;
+}
+
+void KeyCodebooks::set_head(int layer, int kv_head, std::span<const float> centroids,
+                            const KeyTransform& transform) {
   const int num_sub = layers_[layer].head_dim / kKeySubDim;
   IKV_CHECK(centroids.size() == static_cast<size_t>(num_sub) * kSubCentroids);
+  IKV_CHECK(is_valid_transform(transform, layers_[layer].head_dim));
   float* out = values_.data() + layer_offset_[layer] +
                static_cast<size_t>(kv_head) * head_floats(layers_[layer].head_dim);
   for (int m = 0; m < num_sub; ++m) {
@@ -57,12 +113,17 @@ void KeyCodebooks::set_head(int layer, int kv_head, std::span<const float> centr
       to[kSubCentroids + c] = 0.5f * squares;
     }
   }
+  out += sub_floats(layers_[layer].head_dim);
+  out = std::copy(transform.channel.begin(), transform.channel.end(), out);
+  std::copy(transform.scale.begin(), transform.scale.end(), out);
 }
 
 void encode_keys_reference(std::span<const float> book, int head_dim, const float* keys,
                            size_t stride, int num_tokens, int first_row, std::byte* page_codes) {
+  const TransformView transform(book, head_dim);
+  float key[kMaxKeyHeadDim];
   for (int t = 0; t < num_tokens; ++t) {
-    const float* key = keys + static_cast<size_t>(t) * stride;
+    transform.apply_to_key(keys + static_cast<size_t>(t) * stride, key);
     for (int m = 0; m < head_dim / kKeySubDim; ++m) {
       const float* sub = book.data() + static_cast<size_t>(m) * KeyCodebooks::kSubFloats;
       int best = 0;
@@ -86,11 +147,15 @@ void encode_keys_reference(std::span<const float> book, int head_dim, const floa
 
 void decode_key(std::span<const float> book, int head_dim, const std::byte* page_codes, int row,
                 float* key) {
+  const TransformView transform(book, head_dim);
   for (int m = 0; m < head_dim / kKeySubDim; ++m) {
     const auto byte = static_cast<uint8_t>(page_codes[code_at(head_dim, row, m / 2)]);
     const int c = m % 2 == 0 ? byte & 15 : byte >> 4;
     const float* sub = book.data() + static_cast<size_t>(m) * KeyCodebooks::kSubFloats;
-    for (int d = 0; d < kKeySubDim; ++d) key[m * kKeySubDim + d] = sub[d * 16 + c];
+    for (int d = 0; d < kKeySubDim; ++d) {
+      const int at = m * kKeySubDim + d;
+      key[transform.channel[at]] = sub[d * 16 + c] / transform.scale[at];
+    }
   }
 }
 
@@ -103,10 +168,13 @@ void build_scan_tables(std::span<const float> book, int head_dim, const float* q
   tables.entries.resize(query_entries * static_cast<size_t>(num_queries));
   tables.bias.resize(static_cast<size_t>(num_queries));
   tables.scale.resize(static_cast<size_t>(num_queries));
-  float products[512 / kKeySubDim * kKeyCentroids];
-  float lows[512 / kKeySubDim];
+  float products[kMaxKeyHeadDim / kKeySubDim * kKeyCentroids];
+  float lows[kMaxKeyHeadDim / kKeySubDim];
+  const TransformView transform(book, head_dim);
+  float query[kMaxKeyHeadDim];
   for (int q = 0; q < num_queries; ++q) {
-    const float* query = queries + static_cast<size_t>(q) * stride;
+    const float* raw = queries + static_cast<size_t>(q) * stride;
+    for (int c = 0; c < head_dim; ++c) query[c] = raw[transform.channel[c]] / transform.scale[c];
     float widest = 0.0f, bias = 0.0f;
     for (int m = 0; m < num_sub; ++m) {
       const float* sub = book.data() + static_cast<size_t>(m) * KeyCodebooks::kSubFloats;

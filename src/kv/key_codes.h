@@ -27,10 +27,25 @@ inline size_t key_code_bytes_per_token(int head_dim) {
   return static_cast<size_t>(head_dim) / 8;
 }
 
+/// What is done to keys before they are coded: code channel c is scale[c] times key channel
+/// channel[c]. Queries are divided by the same scales, so that products stay what they are. Which
+/// channels share a sub-vector, and how much an error of each counts, decides how well 4 bits serve
+/// four channels: see make_key_transform() of src/calibration.
+struct KeyTransform {
+  std::vector<uint16_t> channel;  ///< a permutation of 0..head_dim-1
+  std::vector<float> scale;       ///< finite, > 0
+};
+
+/// Every channel in its place, at scale 1.
+KeyTransform identity_transform(int head_dim);
+/// A permutation, and finite positive scales with finite inverses.
+bool is_valid_transform(const KeyTransform& transform, int head_dim);
+
 /// Codebooks of all layers and KV heads of one model. Immutable in use, so shared by threads.
 ///
 /// Of one head: for each sub-vector of 4 channels 64 centroid values [channel][centroid], so that a
-/// vector register holds one channel of all centroids, and 16 halved squared norms.
+/// vector register holds one channel of all centroids, and 16 halved squared norms; then the
+/// transform: head_dim channel numbers (as floats) and head_dim scales.
 class KeyCodebooks {
  public:
   KeyCodebooks() = default;
@@ -41,10 +56,16 @@ class KeyCodebooks {
   const std::vector<KvLayerShape>& layers() const { return layers_; }
   bool empty() const { return layers_.empty(); }
 
-  /// Values of one head: num_sub * kSubFloats.
+  /// Values of one head: num_sub * kSubFloats, then the transform.
   std::span<const float> head(int layer, int kv_head) const;
-  /// Replaces the centroids of one head ([sub][channel][centroid]) and computes their norms.
+  /// Replaces the centroids of one head ([sub][channel][centroid], of transformed keys) and
+  /// computes their norms. The transform must be valid.
+  void set_head(int layer, int kv_head, std::span<const float> centroids,
+                const KeyTransform& transform);
+  /// The same without a transform.
   void set_head(int layer, int kv_head, std::span<const float> centroids);
+  /// The transform of one head.
+  KeyTransform transform(int layer, int kv_head) const;
 
   static constexpr int kSubFloats = (kKeySubDim + 1) * kKeyCentroids;
 

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "kv/key_codes.h"
+#include "kv/key_transform_view.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ikv::HWY_NAMESPACE {
@@ -118,8 +119,10 @@ HWY_ATTR void encode(std::span<const float> book, int head_dim, const float* key
                      int num_tokens, int first_row, std::byte* page_codes) {
   auto* codes = reinterpret_cast<uint8_t*>(page_codes);
   const size_t num_pairs = static_cast<size_t>(head_dim) / 8;
+  const TransformView transform(book, head_dim);
+  float key[kMaxKeyHeadDim];
   for (int t = 0; t < num_tokens; ++t) {
-    const float* key = keys + static_cast<size_t>(t) * stride;
+    transform.apply_to_key(keys + static_cast<size_t>(t) * stride, key);
     const size_t row = static_cast<size_t>(first_row + t);
     uint8_t* out = codes + row / 16 * num_pairs * 16 + row % 16;
     for (size_t p = 0; p < num_pairs; ++p) {

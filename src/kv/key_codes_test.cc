@@ -33,11 +33,25 @@ std::vector<float> random_keys(int n, int head_dim, uint32_t seed) {
   return keys;
 }
 
+/// Channels in another order, at scales from 0.25 to 4.
+KeyTransform shuffled(int head_dim) {
+  KeyTransform transform = identity_transform(head_dim);
+  std::mt19937 random(77);
+  std::shuffle(transform.channel.begin(), transform.channel.end(), random);
+  for (float& scale : transform.scale) scale = std::exp2(static_cast<float>(random() % 9) / 2 - 2);
+  return transform;
+}
+
+/// Product codes are fitted with a transform, sign codes without.
 KeyCodebooks fitted(KeyCodeKind kind, int head_dim) {
-  auto books = KeyCodebooks::create(kind, {{1, head_dim}});
-  EXPECT_TRUE(books.ok());
+  KeySampler sampler({{1, head_dim}}, 2000, 1);
   const auto samples = random_keys(2000, head_dim, 1);
-  books->set_head(0, 0, fit_head_codebook(kind, samples.data(), 2000, head_dim, head_dim, 5));
+  for (int i = 0; i < 2000; ++i) sampler.add(0, 0, samples.data() + i * head_dim);
+  std::vector<KeyTransform> transforms;
+  if (kind == KeyCodeKind::kProduct) transforms.push_back(shuffled(head_dim));
+  ThreadPool one(1);
+  auto books = fit_codebooks(kind, sampler, 5, one, nullptr, transforms);
+  EXPECT_TRUE(books.ok());
   return std::move(books).value();
 }
 
@@ -249,6 +263,57 @@ TEST(KeySampler, KeepsLateAndEarlyKeysAlike) {
   int late = 0;
   for (size_t i = 0; i < 200; ++i) late += sampler.samples(0, 0)[i * 32] >= 2000.0f ? 1 : 0;
   EXPECT_NEAR(late, 100, 35);  // five standard deviations
+}
+
+TEST(KeyTransforms, AnIdentityChangesNoBitAndScalesCancelInScores) {
+  const int head_dim = 64;
+  const auto samples = random_keys(500, head_dim, 41), keys = random_keys(32, head_dim, 42);
+  const auto centroids =
+      fit_head_codebook(KeyCodeKind::kProduct, samples.data(), 500, head_dim, head_dim, 1);
+  auto plain = KeyCodebooks::create(KeyCodeKind::kProduct, {{1, head_dim}});
+  auto doubled = plain;
+  ASSERT_TRUE(plain.ok());
+  plain->set_head(0, 0, centroids);
+  EXPECT_EQ(plain->transform(0, 0).channel, identity_transform(head_dim).channel);
+  // All channels twice as large: the same codes, the same scores.
+  KeyTransform twice = identity_transform(head_dim);
+  std::fill(twice.scale.begin(), twice.scale.end(), 2.0f);
+  std::vector<float> larger(centroids);
+  for (float& x : larger) x *= 2.0f;
+  doubled->set_head(0, 0, larger, twice);
+  std::vector<std::byte> a(8 * 32), b(8 * 32);
+  encode_keys(plain->head(0, 0), head_dim, keys.data(), head_dim, 32, 0, a.data());
+  encode_keys(doubled->head(0, 0), head_dim, keys.data(), head_dim, 32, 0, b.data());
+  EXPECT_EQ(a, b);
+  const auto queries = random_keys(2, head_dim, 43);
+  KeyScanTables one, two;
+  build_scan_tables(plain->head(0, 0), head_dim, queries.data(), head_dim, 2, one);
+  build_scan_tables(doubled->head(0, 0), head_dim, queries.data(), head_dim, 2, two);
+  EXPECT_EQ(one.entries, two.entries);
+  EXPECT_EQ(one.bias, two.bias);
+}
+
+TEST(KeyTransforms, WhatIsNoPermutationOrNoScaleIsRefused) {
+  EXPECT_TRUE(is_valid_transform(shuffled(64), 64));
+  EXPECT_FALSE(is_valid_transform(shuffled(64), 32));
+  for (const float scale : {0.0f, -1.0f, INFINITY, NAN, 1e-45f}) {
+    KeyTransform transform = identity_transform(32);
+    transform.scale[5] = scale;
+    EXPECT_FALSE(is_valid_transform(transform, 32)) << scale;
+  }
+  KeyTransform twice = identity_transform(32);
+  twice.channel[3] = 4;
+  EXPECT_FALSE(is_valid_transform(twice, 32));
+  twice.channel[3] = 32;
+  EXPECT_FALSE(is_valid_transform(twice, 32));
+  KeySampler sampler({{1, 32}}, 100, 1);
+  const auto keys = random_keys(50, 32, 3);
+  for (int i = 0; i < 50; ++i) sampler.add(0, 0, keys.data() + i * 32);
+  ThreadPool one(1);
+  EXPECT_FALSE(fit_codebooks(KeyCodeKind::kProduct, sampler, 1, one, nullptr, {twice}).ok());
+  EXPECT_FALSE(fit_codebooks(KeyCodeKind::kProduct, sampler, 1, one, nullptr,
+                             {identity_transform(32), identity_transform(32)})
+                   .ok());
 }
 
 class CodebookFileTest : public ::testing::Test {
