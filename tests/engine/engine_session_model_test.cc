@@ -54,7 +54,8 @@ TEST_F(EngineRealModelTest, ThirtyTurnsEvaluateWhatIsNewPlusAtMostAPage) {
   std::vector<std::string> users;
   for (std::string line; std::getline(in, line) && users.size() < 30;) {
     users.clear();
-    for (const auto& m : nlohmann::json::parse(line)["messages"]) {
+    const nlohmann::json conversation = nlohmann::json::parse(line);
+    for (const auto& m : conversation["messages"]) {
       if (m["role"] == "user") users.push_back(m["content"].get<std::string>());
     }
   }
