@@ -35,25 +35,35 @@ inline void prefetch_next(const KeyRows& keys, int begin) {
 /// Integer dot products of 16 rows of unsigned bytes with one query of two signed planes. Sums wrap
 /// around: 2^32 is more than the difference of any two right results. kFlip makes signed rows
 /// unsigned.
+template <bool kFlip, int kTiles>
+inline __m512i dot_whole_tiles(const uint8_t* const* rows, const int8_t* high, const int8_t* low) {
+  const __m512i flip = _mm512_set1_epi8(static_cast<char>(kFlip ? 0x80 : 0));
+  __m512i sums[16];
+  for (int j = 0; j < 16; ++j) {
+    __m512i sum = _mm512_setzero_si512();
+    for (int t = 0; t < kTiles; ++t) {
+      const __m512i k = _mm512_xor_si512(_mm512_loadu_si512(rows[j] + t * 64), flip);
+      add_dot(sum, k, _mm512_loadu_si512(high + t * 64));
+    }
+    sum = _mm512_slli_epi32(sum, 8);
+    for (int t = 0; t < kTiles; ++t) {
+      const __m512i k = _mm512_xor_si512(_mm512_loadu_si512(rows[j] + t * 64), flip);
+      add_dot(sum, k, _mm512_loadu_si512(low + t * 64));
+    }
+    sums[j] = sum;
+  }
+  return sum_lanes_of_16(sums);
+}
+
 template <bool kFlip>
 inline __m512i dot_16(const uint8_t* const* rows, const int8_t* high, const int8_t* low,
                       int head_dim) {
+  if (head_dim == 64) return dot_whole_tiles<kFlip, 1>(rows, high, low);
+  if (head_dim == 128) return dot_whole_tiles<kFlip, 2>(rows, high, low);
+  if (head_dim == 256) return dot_whole_tiles<kFlip, 4>(rows, high, low);
   const __m512i flip = _mm512_set1_epi8(static_cast<char>(kFlip ? 0x80 : 0));
-  __m512i sums[16];
-  if (head_dim == 64) {
-    const __m512i h = _mm512_loadu_si512(high);
-    const __m512i l = _mm512_loadu_si512(low);
-    for (int j = 0; j < 16; ++j) {
-      const __m512i k = _mm512_xor_si512(_mm512_loadu_si512(rows[j]), flip);
-      __m512i sum = _mm512_setzero_si512();
-      add_dot(sum, k, h);
-      sum = _mm512_slli_epi32(sum, 8);
-      add_dot(sum, k, l);
-      sums[j] = sum;
-    }
-    return sum_lanes_of_16(sums);
-  }
   const int tiles = (head_dim + 63) / 64;
+  __m512i sums[16];
   for (int j = 0; j < 16; ++j) {
     __m512i h = _mm512_setzero_si512(), l = h;
     for (int t = 0; t < tiles; ++t) {

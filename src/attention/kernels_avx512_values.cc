@@ -146,36 +146,48 @@ struct BlockWeights {
   float minima[2];
 };
 
-/// `params[i]` has the step and the minimum of entry i for each block, as halves.
-inline void weigh_blocks(const ValueRows& values, const float* p, int num_blocks, int tile,
-                         BlockWeights& out) {
+/// Steps and minima of a tile's two blocks by entry, zero after the last. Codes count from -8 here,
+/// which halves what the weights' rounding costs: minima are those plus 8 steps.
+struct TileParams {
+  alignas(64) float steps[2][kRunCapacity];
+  alignas(64) float minima[2][kRunCapacity];
+};
+
+inline void load_params(const ValueRows& values, int num_blocks, int tile, TileParams& out) {
   const int padded = (values.count + 15) / 16 * 16;
-  alignas(64) uint32_t params[kRunCapacity];
-  alignas(64) float weights[kRunCapacity];
+  alignas(64) uint32_t halves[2][kRunCapacity];
   for (int b = 0; b < 2; ++b) {
-    const int block = tile * 2 + b;
-    if (block >= num_blocks) {
-      __builtin_memset(&out.planes[b], 0, sizeof(Planes));
-      out.minima[b] = 0.0f;
+    const int offset = (tile * 2 + b) * 4;
+    if (offset >= num_blocks * 4) {
+      __builtin_memset(out.steps[b], 0, sizeof(out.steps[b]));
+      __builtin_memset(out.minima[b], 0, sizeof(out.minima[b]));
       continue;
     }
     for (int i = 0; i < values.count; ++i) {
-      __builtin_memcpy(params + i, values.params[i] + block * 4, 4);
+      __builtin_memcpy(&halves[b][i], values.params[i] + offset, 4);
     }
-    for (int i = values.count; i < padded; ++i) params[i] = 0;
+    for (int i = values.count; i < padded; ++i) halves[b][i] = 0;
+    for (int i = 0; i < padded; i += 16) {
+      const __m512i both = _mm512_load_si512(halves[b] + i);
+      const __m512 steps = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(both));
+      const __m512 lows = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16)));
+      _mm512_store_ps(out.steps[b] + i, steps);
+      _mm512_store_ps(out.minima[b] + i, _mm512_fmadd_ps(steps, _mm512_set1_ps(8.0f), lows));
+    }
+  }
+}
+
+inline void weigh_blocks(const TileParams& params, const float* p, int count, BlockWeights& out) {
+  const int padded = (count + 15) / 16 * 16;
+  alignas(64) float weights[kRunCapacity];
+  for (int b = 0; b < 2; ++b) {
     __m512 minima = _mm512_setzero_ps();
     for (int i = 0; i < padded; i += 16) {
-      const int left = values.count - i;
+      const int left = count - i;
       const auto mask = static_cast<__mmask16>(left >= 16 ? 0xFFFFu : (1u << left) - 1);
-      const __m512i both = _mm512_load_si512(params + i);
-      const __m512 steps = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(both));
-      // Codes count from -8, which halves what the weights' rounding costs.
-      const __m512 lows =
-          _mm512_fmadd_ps(steps, _mm512_set1_ps(8.0f),
-                          _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_srli_epi32(both, 16))));
       const __m512 x = _mm512_maskz_loadu_ps(mask, p + i);
-      _mm512_store_ps(weights + i, _mm512_mul_ps(x, steps));
-      minima = _mm512_fmadd_ps(x, lows, minima);
+      _mm512_store_ps(weights + i, _mm512_mul_ps(x, _mm512_load_ps(params.steps[b] + i)));
+      minima = _mm512_fmadd_ps(x, _mm512_load_ps(params.minima[b] + i), minima);
     }
     quantise_weights(weights, padded, out.planes[b]);
     out.minima[b] = _mm512_reduce_add_ps(minima);
@@ -188,7 +200,8 @@ inline __m512i signed_codes(const uint8_t* row, int head_dim, int tile) {
 
 /// Lane blocks 0 and 1 are the tile's first 32 channels, 2 and 3 the others.
 inline __m512i broadcast_blocks(const uint8_t* first, const uint8_t* second) {
-  return _mm512_mask_set1_epi32(_mm512_set1_epi32(four_bytes(first)), 0xFF00, four_bytes(second));
+  return _mm512_mask_broadcastd_epi32(_mm512_set1_epi32(four_bytes(first)), 0xFF00,
+                                      _mm_cvtsi32_si128(four_bytes(second)));
 }
 
 inline void add_blocks_of(Sums& s, const BlockWeights& w, int i, const Columns& v) {
@@ -212,9 +225,11 @@ inline void store_int4(const Sums& s, const BlockWeights& weights, int head_dim,
 template <int kQueries>
 inline void add_int4_tile(const ValueRows& values, const float* p, size_t stride, int head_dim,
                           int tile, float* out) {
+  TileParams params;
+  load_params(values, head_dim / 32, tile, params);
   BlockWeights weights[kQueries];
   for (int g = 0; g < kQueries; ++g) {
-    weigh_blocks(values, p + static_cast<size_t>(g) * stride, head_dim / 32, tile, weights[g]);
+    weigh_blocks(params, p + static_cast<size_t>(g) * stride, values.count, weights[g]);
   }
   Sums s0, s1, s2;
   const uint8_t* tail[4];
