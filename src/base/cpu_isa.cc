@@ -9,6 +9,10 @@
 
 #include "base/check.h"
 #include "base/highway_target.h"
+
+#if defined(__x86_64__) && defined(__GNUC__)
+#include <cpuid.h>
+#endif
 #include "base/log.h"
 
 namespace ikv {
@@ -18,10 +22,20 @@ constexpr CpuIsa kAll[] = {CpuIsa::kScalar, CpuIsa::kAvx2, CpuIsa::kAvx512Vnni};
 constexpr int kNotForced = -1;
 std::atomic<int> forced{kNotForced};
 
+#if defined(__x86_64__) && defined(__GNUC__)
+// Clang 16's __builtin_cpu_supports() does not know it.
+bool has_f16c() {
+  unsigned eax = 0;
+  unsigned ebx = 0;
+  unsigned ecx = 0;
+  unsigned edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 CpuIsa detect() {
 #if defined(__x86_64__) && defined(__GNUC__)
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") ||
-      !__builtin_cpu_supports("f16c")) {
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
     return CpuIsa::kScalar;
   }
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -92,15 +106,15 @@ std::string_view cpu_isa_name(CpuIsa isa) {
 }
 
 CpuIsa detected_cpu_isa() {
-  static const CpuIsa isa = detect();
-  return isa;
+  static const CpuIsa kIsa = detect();
+  return kIsa;
 }
 
 CpuIsa cpu_isa() {
   const int value = forced.load(std::memory_order_relaxed);
   if (value != kNotForced) return static_cast<CpuIsa>(value);
-  static const CpuIsa chosen = choose();
-  return std::min(chosen, highway_limit());
+  static const CpuIsa kChosen = choose();
+  return std::min(kChosen, highway_limit());
 }
 
 void force_cpu_isa(std::optional<CpuIsa> isa) {

@@ -40,7 +40,11 @@ void norm_row_avx2(const float* x, const float* weight, size_t width, float epsi
   norm_row(x, weight, width, epsilon, out);
 }
 IKV_TARGET_END
+#if defined(__clang__)
+IKV_TARGET_BEGIN("avx512f")
+#else
 IKV_TARGET_BEGIN("avx512f,prefer-vector-width=512")
+#endif
 void norm_row_avx512(const float* x, const float* weight, size_t width, float epsilon, float* out) {
   norm_row(x, weight, width, epsilon, out);
 }

@@ -17,12 +17,12 @@ void run_format(const PanelProduct& p) {
       return Product::template run<3, 16, false, true>(p);
     case 4:
       if (two_level) return Product::template run<4, 32, true, true>(p);
-      return has_min ? Product::template run<4, 32, true, false>(p)
-                     : Product::template run<4, 32, false, false>(p);
+      if (has_min) return Product::template run<4, 32, true, false>(p);
+      return Product::template run<4, 32, false, false>(p);
     case 5:
       if (two_level) return Product::template run<5, 32, true, true>(p);
-      return has_min ? Product::template run<5, 32, true, false>(p)
-                     : Product::template run<5, 32, false, false>(p);
+      if (has_min) return Product::template run<5, 32, true, false>(p);
+      return Product::template run<5, 32, false, false>(p);
     case 6:
       return Product::template run<6, 16, false, true>(p);
     default:
