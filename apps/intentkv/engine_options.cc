@@ -3,13 +3,22 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <limits>
 #include <map>
 
 #include "flag_checks.h"
+#include "model_catalog.h"
 
 namespace ikv {
 namespace {
+
+// A fetched model may be called by its name; a file of that name comes first.
+std::string resolve_model_path(const std::string& model) {
+  const CatalogModel* known = find_catalog_model(model);
+  if (known == nullptr || std::filesystem::exists(model)) return model;
+  return "models/" + std::string(known->file_name);
+}
 
 constexpr int kMaxThreads = 1024;
 constexpr int kMaxContextTokens = 16 * 1024 * 1024;
@@ -55,6 +64,7 @@ void add_policy_flags(CLI::App& command, EngineConfig& config) {
 
 EngineConfig EngineOptions::resolve() const {
   EngineConfig resolved = config;
+  resolved.model_path = resolve_model_path(config.model_path);
   if (!kv_memory.empty()) {
     Result<uint64_t> bytes = parse_bytes(kv_memory);  // already checked by the flag
     if (bytes.ok()) resolved.kv_memory_bytes = bytes.value();
