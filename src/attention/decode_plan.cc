@@ -137,6 +137,12 @@ void DecodePlan::attend_run(const AttentionSpec& spec, const DecodeJob& job, siz
   }
 }
 
+size_t DecodePlan::size_bytes() const {
+  return vector_bytes(runs_) + vector_bytes(entries_) + queries_.size_bytes() +
+         vector_bytes(maxima_) + vector_bytes(sums_) + vector_bytes(values_) + vector_bytes(exps_) +
+         vector_bytes(weights_);
+}
+
 void DecodePlan::merge(const AttentionSpec& spec, const DecodeJob& job) {
   const auto group = static_cast<size_t>(group_);
   const auto dim = static_cast<size_t>(spec.head_dim);

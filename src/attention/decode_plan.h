@@ -52,6 +52,7 @@ class DecodePlan {
   /// Softmax of a run's logits (in place) and sum of its values; leaves its part for merge().
   void attend_run(const AttentionSpec& spec, const DecodeJob& job, size_t run,
                   const RunRows& values, float* logits, size_t stride);
+  size_t size_bytes() const;
   /// Adds the runs' parts in order, writes job.out and job.page_mass.
   void merge(const AttentionSpec& spec, const DecodeJob& job);
 

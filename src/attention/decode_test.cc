@@ -214,6 +214,41 @@ TEST_P(Decode, NeitherThreadsNorOtherJobsChangeAResult) {
   }
 }
 
+TEST_P(Decode, ScratchStaysWithinWhatIsChargedForIt) {
+  for (uint32_t seed = 0; seed < 12; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomCase c(seed);
+    for (KvPageView& page : c.cache.pages()) page.position_shift = 0;
+    AttentionScratch scratch;
+    EXPECT_LT(scratch.size_bytes(), 1024u);
+    std::vector<DecodeJob> jobs(static_cast<size_t>(3 * c.spec.num_kv_heads), c.job());
+    std::vector<float> mass(jobs[0].pages.size());
+    const auto entries = c.entries(1.1);
+    for (DecodeJob& job : jobs) job.page_mass = mass.data();
+    attend_decode(c.spec, std::span(jobs).first(1), scratch, threads_);
+    for (DecodeJob& job : jobs) job.all_entries = false, job.entries = entries;
+    ThreadPool one(1);  // the jobs share an output
+    attend_decode(c.spec, jobs, scratch, one);
+    PrefillJob prefill;
+    const auto width = static_cast<size_t>(c.group() * c.spec.head_dim);
+    std::vector<float> q(width * static_cast<size_t>(c.block_tokens)), out(q.size());
+    std::vector<float> prefill_mass(c.cache.pages().size() + 1);
+    prefill.q = q.data();
+    prefill.out = out.data();
+    prefill.q_stride = prefill.out_stride = width;
+    prefill.num_rows = c.block_tokens;
+    prefill.first_position = c.cache.next_position();
+    prefill.pages = c.cache.pages();
+    prefill.own = c.cache.pages().front();
+    prefill.page_mass = prefill_mass.data();
+    attend_prefill(c.spec, std::span(&prefill, 1), scratch, threads_);
+    EXPECT_GT(scratch.size_bytes(), 1024u);
+    const int tokens = static_cast<int>(c.cache.pages().size()) * c.block_tokens;
+    EXPECT_LE(scratch.size_bytes(),
+              AttentionScratch::bytes_for(c.spec, 3, tokens, c.block_tokens, 2));
+  }
+}
+
 TEST_P(Decode, NothingToReadGivesZeros) {
   RandomCase c(5);
   std::vector<float> mass(c.cache.pages().size(), 3.0f);

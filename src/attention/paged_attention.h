@@ -52,13 +52,21 @@ struct PrefillJob {
   int mass_first_row = 0;
 };
 
-/// Scratch that grows to the largest call and stays; one per caller. Not thread-safe.
+/// Scratch that grows to the largest call and stays; one per caller. Not thread-safe. Its owner
+/// charges the ledger: size_bytes() never exceeds bytes_for() of the largest calls.
 class AttentionScratch {
  public:
   AttentionScratch();
   ~AttentionScratch();
   AttentionScratch(AttentionScratch&&) noexcept;
   AttentionScratch& operator=(AttentionScratch&&) noexcept;
+
+  /// Bytes held now.
+  size_t size_bytes() const;
+  /// The most that one layer's call may need: decode rows of lists of up to `num_tokens` tokens on
+  /// up to `num_threads` threads, and prefill of any number of rows over such lists.
+  static size_t bytes_for(const AttentionSpec& spec, int num_decode_rows, int num_tokens,
+                          int block_tokens, int num_threads);
 
   struct Impl;
   Impl& impl() { return *impl_; }

@@ -1,16 +1,9 @@
 // attend_prefill().
-#include <memory>
-
 #include "attention/attention_scratch.h"
 #include "attention/paged_attention.h"
 #include "attention/prefill_kernels.h"
 
 namespace ikv {
-AttentionScratch::AttentionScratch() : impl_(std::make_unique<Impl>()) {}
-AttentionScratch::~AttentionScratch() = default;
-AttentionScratch::AttentionScratch(AttentionScratch&&) noexcept = default;
-AttentionScratch& AttentionScratch::operator=(AttentionScratch&&) noexcept = default;
-
 void attend_prefill(const AttentionSpec& spec, std::span<const PrefillJob> jobs,
                     AttentionScratch& scratch, ThreadPool& threads) {
   AttentionScratch::Impl& s = scratch.impl();

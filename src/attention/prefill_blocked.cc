@@ -41,6 +41,16 @@ void BlockedPrefill::DeleteBuffers::operator()(Buffers* buffers) const {
   delete buffers;
 }
 
+size_t BlockedPrefill::buffer_bytes() {
+  return sizeof(Buffers);
+}
+
+size_t BlockedPrefill::size_bytes() const {
+  return (buffers_ != nullptr ? sizeof(Buffers) : 0) + vector_bytes(pages_) + vector_bytes(q_) +
+         queries_.size_bytes() + vector_bytes(spans_) + vector_bytes(ranges_) + vector_bytes(max_) +
+         vector_bytes(sum_) + vector_bytes(out_) + vector_bytes(mass_) + vector_bytes(mass_max_);
+}
+
 void BlockedPrefill::run(const AttentionSpec& spec, const PrefillJob& job,
                          const PrefillKernels& kernels) {
   kernels_ = &kernels;

@@ -19,6 +19,9 @@ namespace ikv {
 class BlockedPrefill {
  public:
   void run(const AttentionSpec& spec, const PrefillJob& job, const PrefillKernels& kernels);
+  size_t size_bytes() const;
+  /// Bytes of the packed and decoded rows.
+  static size_t buffer_bytes();
 
  private:
   /// A page's keys within the segment.

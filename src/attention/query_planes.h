@@ -1,6 +1,7 @@
 // Queries of one KV head's group in the forms that kernels read. Internal to attention.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -10,6 +11,12 @@
 #include "core/kv_view.h"
 
 namespace ikv {
+
+/// Memory that a vector holds.
+template <typename T>
+size_t vector_bytes(const std::vector<T>& vector) {
+  return vector.capacity() * sizeof(T);
+}
 
 /// The group's queries, once for each distinct position shift of a page list: a key that stands at
 /// s + shift was rotated for s, so its query turns back by the shift. Reused from call to call.
@@ -22,6 +29,10 @@ class QueryPlanes {
 
   std::span<const int32_t> shifts() const { return shifts_; }
   std::span<const QueryView> views() const { return views_; }
+  size_t size_bytes() const {
+    return vector_bytes(shifts_) + vector_bytes(views_) + vector_bytes(q_) + vector_bytes(q16_) +
+           vector_bytes(high_) + vector_bytes(low_) + vector_bytes(steps_) + vector_bytes(bias_);
+  }
 
  private:
   void collect_shifts(std::span<const KvPageView> pages);
