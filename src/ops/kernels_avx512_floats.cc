@@ -71,6 +71,7 @@ template <WeightType kType>
 void multiply_float_rows(const PanelProduct& p) {
   size_t row = 0;
   for (; row + 8 <= p.num_rows; row += 8) float_tile<kType, 8>(p, row);
+  for (; row + 4 <= p.num_rows; row += 4) float_tile<kType, 4>(p, row);
   for (; row + 2 <= p.num_rows; row += 2) float_tile<kType, 2>(p, row);
   if (row < p.num_rows) float_tile<kType, 1>(p, row);
 }

@@ -38,22 +38,28 @@ void store_codes(int bits, const uint8_t* codes, std::byte* planes) {
   }
 }
 
-unsigned load_code(int bits, size_t output, size_t input, const std::byte* planes) {
-  const size_t place = code_place(output, input);
-  const size_t vector = place / kVectorBytes;
-  unsigned code = 0;
+// The codes of one output, by input.
+std::array<uint8_t, kChunkInputs> load_codes(int bits, size_t output, const std::byte* planes) {
+  std::array<uint8_t, kChunkInputs> codes{};
   int first_bit = 0;
   for (const int width : {8, 4, 2, 1}) {
     if ((bits & width) == 0) continue;
     const size_t per_byte = 8 / static_cast<size_t>(width);
-    const auto byte =
-        static_cast<unsigned>(planes[vector / per_byte * kVectorBytes + place % kVectorBytes]);
-    const size_t shift = vector % per_byte * static_cast<size_t>(width);
-    code |= (byte >> shift & ((1u << width) - 1u)) << first_bit;
+    const unsigned mask = (1u << width) - 1u;
+    for (size_t i = 0; i < kChunkInputs; i += 4) {
+      const size_t vector = code_place(output, i) / kVectorBytes;
+      const size_t shift = vector % per_byte * static_cast<size_t>(width);
+      const std::byte* four =
+          planes + vector / per_byte * kVectorBytes + code_place(output, i) % kVectorBytes;
+      for (size_t k = 0; k < 4; ++k) {
+        const unsigned part = static_cast<unsigned>(four[k]) >> shift & mask;
+        codes[i + k] = static_cast<uint8_t>(codes[i + k] | part << first_bit);
+      }
+    }
     planes += kChunkCodes / per_byte;
     first_bit += width;
   }
-  return code;
+  return codes;
 }
 
 // Puts `value` into entry `index` of a table.
@@ -199,11 +205,12 @@ void PackedMatrix::unpack_row(size_t index, float* out) const {
       dequantise(format_.type, chunk + column * element_bytes, 1, out + c);
       continue;
     }
+    const auto codes = load_codes(format_.bits, column, chunk);
     for (size_t i = 0; i < kChunkInputs; i += format_.group_inputs) {
       const auto [scale, min] = load_scale_and_min(format_, panel + format_.header_at(c), chunk,
                                                    i / format_.group_inputs, column);
       for (size_t k = i; k < i + format_.group_inputs; ++k) {
-        const auto code = static_cast<float>(load_code(format_.bits, column, k, chunk));
+        const auto code = static_cast<float>(codes[k]);
         out[c * kChunkInputs + k] =
             format_.has_min ? scale * code + min : scale * (code - format_.offset);
       }
