@@ -11,8 +11,11 @@
 namespace ikv {
 namespace {
 
-// Below so many rows the weights' way from memory is what costs.
+// So few rows are brought to the kernels' form by the caller alone: sharing out would cost more.
 constexpr size_t kManyRows = 8;
+// Inputs that a task brings to that form, and products that a task makes: about 5 and 10 µs.
+constexpr size_t kTaskInputs = 16384;
+constexpr size_t kTaskProducts = size_t{2} << 20;
 // Rows a task of a large batch: enough that unpacking a panel costs little beside its products.
 constexpr size_t kRowBlock = 120;
 // Tasks each thread gets on average: one that is held up by another program loses little.
@@ -20,14 +23,15 @@ constexpr size_t kTasksPerThread = 4;
 
 void quantise_rows(const MatmulKernels& kernels, const float* x, size_t num_rows,
                    QuantisedRows rows, std::byte* scratch, ThreadPool& threads) {
-  const auto quantise = [&](size_t row, int) {
+  const auto quantise = [&](size_t row) {
     kernels.quantise_row(x + row * rows.num_inputs, rows.num_inputs, scratch + row * rows.stride);
   };
-  if (num_rows < kManyRows) {
-    for (size_t row = 0; row < num_rows; ++row) quantise(row, 0);
-  } else {
-    threads.parallel_for(num_rows, quantise);
-  }
+  const size_t rows_a_task =
+      num_rows < kManyRows ? num_rows : std::max<size_t>(1, kTaskInputs / rows.num_inputs);
+  threads.parallel_for((num_rows + rows_a_task - 1) / rows_a_task, [&](size_t task, int) {
+    const size_t end = std::min(num_rows, (task + 1) * rows_a_task);
+    for (size_t row = task * rows_a_task; row < end; ++row) quantise(row);
+  });
 }
 
 // The panels of several matrices as one list.
@@ -118,8 +122,9 @@ void multiply(std::span<const PackedMatrix* const> matrices, const float* x, siz
   const size_t row_blocks =
       panels.size() >= wanted_tasks ? 1 : (num_rows + kRowBlock - 1) / kRowBlock;
   const size_t rows_a_block = (num_rows + row_blocks - 1) / row_blocks;
+  const size_t products = num_rows * panels.size() * kPanelOutputs * num_inputs;
   const size_t panel_ranges =
-      num_rows < kManyRows ? std::min(panels.size(), wanted_tasks) : panels.size();
+      std::min(panels.size(), std::max(wanted_tasks, products / kTaskProducts));
   threads.parallel_for(panel_ranges * row_blocks, [&](size_t task, int) {
     const size_t range = task / row_blocks;
     const size_t first_row = task % row_blocks * rows_a_block;
