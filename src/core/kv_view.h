@@ -19,8 +19,8 @@ struct KvPageLayout {
   int head_dim = 0;
   int block_tokens = 0;
   uint32_t k_offset = 0;  ///< K rows
-  /// int8: one scale per token; int4: per channel a scale and a minimum. All IEEE halves: values are
-  /// quantised with the scale as rounded, so its width costs no accuracy.
+  /// int8: one scale per token; int4: per channel a scale and a minimum. All IEEE halves: values
+  /// are quantised with the scale as rounded, so its width costs no accuracy.
   uint32_t k_scale_offset = 0;
   uint32_t v_offset = 0;  ///< V rows
   /// int8: one scale per token; int4: scale and minimum per token and 32 channels; halves.

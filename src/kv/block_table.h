@@ -54,7 +54,7 @@ struct KvBlockRecord {
   SlotId code_slot = kNoSlot;    ///< key codes of all pages
   SlotId digest_slot = kNoSlot;  ///< digests of all pages
   int32_t num_tokens = 0;
-  uint32_t num_dropped = 0;  ///< pages in state kDropped
+  uint32_t num_dropped = 0;    ///< pages in state kDropped
   uint64_t address_stamp = 0;  ///< changes when any page, code or digest gets another address
   bool sealed = false;
   bool published = false;  ///< in the prefix index

@@ -183,7 +183,8 @@ class KvPool {
   /// Open sequences that hold the block.
   uint32_t block_refcount(BlockId block) const { return table_.record(block).refcount; }
   /// Changes whenever a page, the codes or the digest of the block get another address, and differs
-  /// between any two blocks that ever had the same id: what a caller remembers of (id, stamp) holds.
+  /// between any two blocks that ever had the same id: what a caller remembers of (id, stamp)
+  /// holds.
   uint64_t block_address_stamp(BlockId block) const { return table_.record(block).address_stamp; }
   /// Chained hash; names the block's content across processes (snapshots, spill files).
   KvBlockHash block_hash(BlockId block) const { return table_.record(block).hash; }
