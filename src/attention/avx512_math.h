@@ -33,23 +33,24 @@ inline const uint8_t* const* take_rows(const uint8_t* const* rows, int begin, in
   return tail;
 }
 
-/// exp(x) for x <= 0 with a relative error of about 1e-7 (Cody and Waite's reduction, Taylor's
-/// series to x^6 / 6!); 0 below the smallest normal float.
+/// 2^t with a relative error of about 1e-7: 2^floor(t) times a minimax polynomial of the fraction.
+/// Below t = -300, and for a NaN, 0.
+inline __m512 exp2_bounded(__m512 t) {
+  // max returns its second operand for a NaN.
+  t = _mm512_max_ps(t, _mm512_set1_ps(-300.0f));
+  const __m512 f = _mm512_reduce_ps(t, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC);
+  __m512 p = _mm512_set1_ps(1.877576673e-3f);
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(8.989340095e-3f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(5.582631805e-2f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(2.401536170e-1f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(6.931530732e-1f));
+  p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(9.999999251e-1f));
+  return _mm512_scalef_ps(p, t);
+}
+
+/// exp(x) for x <= 0.
 inline __m512 exp_negative(__m512 x) {
-  // -200 underflows to zero and keeps minus infinity out of the reduction.
-  const __m512 y = _mm512_max_ps(x, _mm512_set1_ps(-200.0f));
-  const __m512 n = _mm512_roundscale_ps(_mm512_mul_ps(y, _mm512_set1_ps(1.44269504f)),
-                                        _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
-  __m512 r = _mm512_fnmadd_ps(n, _mm512_set1_ps(0.693145752f), y);
-  r = _mm512_fnmadd_ps(n, _mm512_set1_ps(1.42860677e-6f), r);
-  __m512 p = _mm512_set1_ps(1.38888889e-3f);
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(8.33333333e-3f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(4.16666667e-2f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.66666667e-1f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(0.5f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  p = _mm512_fmadd_ps(p, r, _mm512_set1_ps(1.0f));
-  return _mm512_scalef_ps(p, n);
+  return exp2_bounded(_mm512_mul_ps(x, _mm512_set1_ps(1.44269504f)));
 }
 
 /// Lane i of the result is the sum of all lanes of v[i].
@@ -139,6 +140,12 @@ inline Columns interleave_rows(__m512i a, __m512i b, __m512i c, __m512i d) {
   const __m512i cd_low = _mm512_unpacklo_epi8(c, d), cd_high = _mm512_unpackhi_epi8(c, d);
   return {_mm512_unpacklo_epi16(ab_low, cd_low), _mm512_unpackhi_epi16(ab_low, cd_low),
           _mm512_unpacklo_epi16(ab_high, cd_high), _mm512_unpackhi_epi16(ab_high, cd_high)};
+}
+
+/// Where packing four vectors of 16 weights to bytes leaves the four of group `group` (of 16 in 64
+/// keys): packed values lie in the same order.
+constexpr int weight_slot(int group) {
+  return group % 4 * 4 + group / 4;
 }
 
 /// Undoes interleave_rows()'s order of channels: out[i] has channels 16 i .. 16 i + 15.

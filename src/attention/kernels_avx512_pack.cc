@@ -70,16 +70,17 @@ void pack_values8(const uint8_t* const* rows, int count, int head_dim, uint8_t* 
   for (int t = 0; t < tiles_of(head_dim); ++t) {
     const __mmask64 mask = tile_mask(head_dim, t);
     uint8_t* out = packed + t * kSegmentKeys * 64;
-    for (int key = 0; key < count; key += 4, out += 256) {
+    for (int key = 0; key < (count + 63) / 64 * 64; key += 4) {
       __m512i r[4];
       for (int j = 0; j < 4; ++j) {
         r[j] = key + j < count ? _mm512_maskz_loadu_epi8(mask, rows[key + j] + t * 64) : zero;
       }
       const Columns v = interleave_rows(r[0], r[1], r[2], r[3]);
-      _mm512_store_si512(out, v.v0);
-      _mm512_store_si512(out + 64, v.v1);
-      _mm512_store_si512(out + 128, v.v2);
-      _mm512_store_si512(out + 192, v.v3);
+      uint8_t* slot = out + (key / 64 * 16 + weight_slot(key / 4 % 16)) * 256;
+      _mm512_store_si512(slot, v.v0);
+      _mm512_store_si512(slot + 64, v.v1);
+      _mm512_store_si512(slot + 128, v.v2);
+      _mm512_store_si512(slot + 192, v.v3);
     }
   }
 }

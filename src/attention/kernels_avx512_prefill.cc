@@ -166,70 +166,107 @@ inline __mmask16 lanes_between(int begin, int first, int last) {
   return static_cast<__mmask16>(below_high & ~below_low);
 }
 
-/// exp() of one query's logits in place, on top of its running maximum and sum.
-inline void softmax_one(float* x, int padded, int first, int last, float cap, float* max,
-                        float* sum, float* rescale) {
+/// Softcap and mask, where there are any; returns the largest logit that is not a NaN.
+inline float largest_logit(float* x, int padded, int first, int last, float cap) {
   const __m512 none = _mm512_set1_ps(-__builtin_inff());
-  const __m512 high = _mm512_set1_ps(3.402823466e+38f), low = _mm512_set1_ps(-3.402823466e+38f);
+  const __m512 least = _mm512_set1_ps(-3.402823466e+38f),
+               most_finite = _mm512_set1_ps(3.402823466e+38f);
   const bool masked = first > 0 || last < padded;
   __m512 most = none;
-  for (int i = 0; i < padded; i += 16) {
-    // max returns its second operand for a NaN.
-    __m512 y = _mm512_min_ps(_mm512_max_ps(_mm512_load_ps(x + i), low), high);
-    if (cap > 0.0f) y = soft_cap(y, cap);
-    if (masked) y = _mm512_mask_mov_ps(none, lanes_between(i, first, last), y);
-    _mm512_store_ps(x + i, y);
-    most = _mm512_max_ps(most, y);
+  if (!masked && cap <= 0.0f) {
+    for (int i = 0; i < padded; i += 16) most = _mm512_max_ps(_mm512_load_ps(x + i), most);
+  } else {
+    for (int i = 0; i < padded; i += 16) {
+      __m512 y = _mm512_min_ps(_mm512_max_ps(_mm512_load_ps(x + i), least), most_finite);
+      if (cap > 0.0f) y = soft_cap(y, cap);
+      y = _mm512_mask_mov_ps(none, lanes_between(i, first, last), y);
+      _mm512_store_ps(x + i, y);
+      most = _mm512_max_ps(most, y);
+    }
   }
-  const float segment_max = _mm512_reduce_max_ps(most);
-  const float new_max = segment_max > *max ? segment_max : *max;
-  const __m512 shift = _mm512_set1_ps(new_max);
-  __m512 total = _mm512_setzero_ps();
-  for (int i = 0; i < padded; i += 16) {
-    const __m512 e = exp_negative(_mm512_sub_ps(_mm512_load_ps(x + i), shift));
-    _mm512_store_ps(x + i, e);
-    total = _mm512_add_ps(total, e);
-  }
-  *rescale = _mm512_cvtss_f32(exp_negative(_mm512_set1_ps(*max - new_max)));
-  *sum = *sum * *rescale + _mm512_reduce_add_ps(total);
-  *max = new_max;
+  return _mm512_reduce_max_ps(_mm512_min_ps(most, most_finite));
 }
 
-inline float make_planes(const float* x, const float* scales, int padded, uint8_t* high,
+/// x = exp(x - max); returns the sum. With values' scales, also weights = x * scales and their
+/// largest.
+template <bool kScaled>
+inline float exponentiate(float* x, int padded, float max, const float* scales, float* weights,
+                          float* largest) {
+  const __m512 log2e = _mm512_set1_ps(1.44269504f), shift = _mm512_set1_ps(max);
+  __m512 total = _mm512_setzero_ps(), most = total;
+  for (int i = 0; i < padded; i += 16) {
+    // An infinite logit weighs as the largest finite one; min passes a NaN on.
+    const __m512 below =
+        _mm512_min_ps(_mm512_setzero_ps(), _mm512_sub_ps(_mm512_load_ps(x + i), shift));
+    const __m512 e = exp2_bounded(_mm512_mul_ps(below, log2e));
+    _mm512_store_ps(x + i, e);
+    total = _mm512_add_ps(total, e);
+    if constexpr (kScaled) {
+      const __m512 w = _mm512_mul_ps(e, _mm512_load_ps(scales + i));
+      _mm512_store_ps(weights + i, w);
+      most = _mm512_max_ps(most, w);
+    }
+  }
+  if constexpr (kScaled) *largest = _mm512_reduce_max_ps(most);
+  return _mm512_reduce_add_ps(total);
+}
+
+/// The two planes of weights[0 .. 63], in the order of weight_slot().
+inline void make_planes_64(const float* weights, __m512 inverse, uint8_t* high, uint8_t* low) {
+  const auto quantise = [&](int i) {
+    return _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_load_ps(weights + i), inverse));
+  };
+  const __m512i a = _mm512_packus_epi32(quantise(0), quantise(16));
+  const __m512i b = _mm512_packus_epi32(quantise(32), quantise(48));
+  const __m512i byte = _mm512_set1_epi16(0xFF);
+  _mm512_store_si512(high, _mm512_packus_epi16(_mm512_srli_epi16(a, 8), _mm512_srli_epi16(b, 8)));
+  _mm512_store_si512(low,
+                     _mm512_packus_epi16(_mm512_and_si512(a, byte), _mm512_and_si512(b, byte)));
+}
+
+inline float make_planes(const float* weights, float largest, int count, uint8_t* high,
                          uint8_t* low) {
-  __m512 w[kSegmentKeys / 16], most = _mm512_setzero_ps();
-  for (int i = 0; i < padded; i += 16) {
-    w[i / 16] = _mm512_mul_ps(_mm512_load_ps(x + i), _mm512_load_ps(scales + i));
-    most = _mm512_max_ps(most, w[i / 16]);
-  }
-  const float max = _mm512_reduce_max_ps(most);
-  const bool zero = !(max > 1e-30f);
-  const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : kMaxW16 / max);
-  for (int i = 0; i < padded; i += 16) {
-    const __m512i v = _mm512_cvtps_epi32(_mm512_mul_ps(w[i / 16], inverse));
-    _mm_store_si128(reinterpret_cast<__m128i*>(high + i),
-                    _mm512_cvtepi32_epi8(_mm512_srli_epi32(v, 8)));
-    _mm_store_si128(reinterpret_cast<__m128i*>(low + i), _mm512_cvtepi32_epi8(v));
-  }
-  return zero ? 0.0f : max / kMaxW16;
+  const bool zero = !(largest > 1e-30f);
+  const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : kMaxW16 / largest);
+  for (int i = 0; i < count; i += 64) make_planes_64(weights + i, inverse, high + i, low + i);
+  return zero ? 0.0f : largest / kMaxW16;
 }
 
 void tile_softmax(const PackedSegment& segment, const int* first, const int* last, float cap,
                   TileState& state, TileWeights& w) {
   const int padded = (segment.count + 15) / 16 * 16;
+  alignas(64) float weights[kSegmentKeys];
+  for (int i = padded; i < kSegmentKeys; i += 16) {
+    _mm512_store_ps(weights + i, _mm512_setzero_ps());
+  }
+  alignas(64) float change[16] = {};
   for (int q = 0; q < kTileQueries; ++q) {
-    softmax_one(w.x[q], padded, first[q], last[q], cap, &state.max[q], &state.sum[q],
-                &state.rescale[q]);
+    const float segment_max = largest_logit(w.x[q], padded, first[q], last[q], cap);
+    const float max = segment_max > state.max[q] ? segment_max : state.max[q];
+    change[q] = state.max[q] - max;
+    state.max[q] = max;
+  }
+  alignas(64) float rescale[16];
+  _mm512_store_ps(rescale, exp_negative(_mm512_load_ps(change)));
+  for (int q = 0; q < kTileQueries; ++q) {
+    float sum, largest = 0.0f;
     if (segment.int8_values) {
-      w.steps[q] = make_planes(w.x[q], segment.value_scales, padded, w.high[q], w.low[q]);
+      sum =
+          exponentiate<true>(w.x[q], padded, state.max[q], segment.value_scales, weights, &largest);
+      w.steps[q] = make_planes(weights, largest, segment.count, w.high[q], w.low[q]);
+    } else {
+      sum = exponentiate<false>(w.x[q], padded, state.max[q], nullptr, nullptr, nullptr);
     }
+    // Without a new maximum the factor is 1 exactly, so that masked segments change nothing.
+    state.rescale[q] = change[q] == 0.0f ? 1.0f : rescale[q];
+    state.sum[q] = state.sum[q] * state.rescale[q] + sum;
   }
 }
 
 inline void add_weights_plane(const uint8_t (*plane)[kSegmentKeys], const uint8_t* values,
                               int count, Four& s0, Four& s1, Four& s2, Four& s3, Four& s4,
                               Four& s5) {
-  for (int key = 0; key < count; key += 4, values += 256) {
+  for (int key = 0; key < (count + 63) / 64 * 64; key += 4, values += 256) {
     const __m512i v0 = _mm512_load_si512(values), v1 = _mm512_load_si512(values + 64);
     const __m512i v2 = _mm512_load_si512(values + 128), v3 = _mm512_load_si512(values + 192);
     s0.add(broadcast_4(plane[0] + key), v0, v1, v2, v3);
