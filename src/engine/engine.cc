@@ -94,7 +94,7 @@ Status create_pool(EngineParts& parts) {
   parts.pool = std::move(created).value();
   const size_t scratch = StepRunner::scratch_bytes(
       *parts.model, *parts.pool, config.prefill_chunk_tokens + config.max_parallel,
-      config.max_parallel);
+      config.max_parallel, config.context_tokens, config.num_threads);
   const size_t minimum =
       parts.ledger->used_bytes() + scratch + parts.pool->bytes_needed(2 * config.block_tokens);
   if (minimum > config.kv_memory_bytes) {

@@ -3,10 +3,15 @@
 #include <algorithm>
 
 namespace ikv {
+namespace {
 
-size_t PageViewCache::bytes_per_block(const KvPool& pool) {
-  const size_t code = pool.config().code_bytes_per_token != nullptr ? sizeof(std::byte*) : 0;
-  return static_cast<size_t>(pool.pages_per_block()) * (sizeof(KvPageView) + code) +
+// Blocks by which the lists grow; one more than wanted is lent to the unsealed page.
+constexpr size_t kStep = 16;
+
+}  // namespace
+
+size_t PageViewCache::bytes_per_block(size_t pages_per_block, bool codes) {
+  return pages_per_block * (sizeof(KvPageView) + (codes ? sizeof(std::byte*) : 0)) +
          sizeof(BlockId) + sizeof(uint64_t);
 }
 
@@ -32,6 +37,12 @@ PageViewCache::Pages& PageViewCache::update(KvSequenceId sequence,
     for (auto& views : pages.views) views.resize(valid);
     for (auto& codes : pages.codes) codes.resize(valid);
   }
+  // Grown in small steps, since what is charged is what is needed.
+  const size_t capacity = (wanted + kStep) / kStep * kStep;
+  pages.blocks.reserve(capacity);
+  pages.stamps.reserve(capacity);
+  for (auto& views : pages.views) views.reserve(capacity);
+  for (auto& codes : pages.codes) codes.reserve(capacity);
   for (size_t i = valid; i < wanted; ++i) append(pages, block_at(i));
   return pages;
 }

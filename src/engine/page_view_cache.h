@@ -34,8 +34,9 @@ class PageViewCache {
 
   void forget(KvSequenceId sequence) { sequences_.erase(sequence); }
 
-  /// Bytes that one block of a sequence takes here.
-  static size_t bytes_per_block(const KvPool& pool);
+  /// Bytes that one block of a sequence takes here; the pool charges them with the sequence's
+  /// tables (KvPoolConfig::sequence_block_bytes).
+  static size_t bytes_per_block(size_t pages_per_block, bool codes);
 
  private:
   void append(Pages& pages, BlockId block) const;

@@ -1,5 +1,7 @@
 #include "engine/step_runner.h"
 
+#include <algorithm>
+
 namespace ikv {
 
 StepRunner::StepRunner(const Model& model, KvPool& pool, const KeyCodebooks* codebooks,
@@ -7,9 +9,15 @@ StepRunner::StepRunner(const Model& model, KvPool& pool, const KeyCodebooks* cod
     : model_(model), pool_(pool), attention_(pool, codebooks, threads), workspace_(threads) {}
 
 size_t StepRunner::scratch_bytes(const Model& model, const KvPool& pool, int num_rows,
-                                 int num_logit_rows) {
+                                 int num_logit_rows, int context_tokens, int num_threads) {
   const auto vocab = static_cast<size_t>(model.config().vocab_size);
-  return Workspace::bytes_for(model.spec(), static_cast<size_t>(num_rows)) +
+  size_t attention = 0;  // layers take turns with it
+  for (int layer = 0; layer < model.config().num_layers; ++layer) {
+    attention = std::max(
+        attention, AttentionScratch::bytes_for(model.attention_spec(layer), num_logit_rows,
+                                               context_tokens, pool.block_tokens(), num_threads));
+  }
+  return attention + Workspace::bytes_for(model.spec(), static_cast<size_t>(num_rows)) +
          PoolAttention::scratch_bytes(pool, num_rows) +
          static_cast<size_t>(num_logit_rows) * vocab * sizeof(float);
 }

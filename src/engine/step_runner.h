@@ -37,9 +37,10 @@ class StepRunner {
 
   PoolAttention& attention() { return attention_; }
 
-  /// Scratch of steps of at most `num_rows` rows with logits of at most `num_logit_rows`.
+  /// Scratch of steps of at most `num_rows` rows, of which at most `num_logit_rows` have logits or
+  /// decode, over histories of at most `context_tokens`.
   static size_t scratch_bytes(const Model& model, const KvPool& pool, int num_rows,
-                              int num_logit_rows);
+                              int num_logit_rows, int context_tokens, int num_threads);
 
  private:
   Status reserve(std::span<const StepRows> rows);

@@ -217,7 +217,7 @@ void KvPool::close(KvSequenceId id) {
   refresh_promise(id);
   cut_blocks(s, 0);
   const Status shrunk =
-      sequence_charge_.resize(sequence_charge_.num_bytes() - s.charged_entries * sizeof(BlockId));
+      sequence_charge_.resize(sequence_charge_.num_bytes() - s.charged_entries * entry_bytes());
   IKV_CHECK(shrunk.ok());
   s = Sequence();
   free_sequences_.push_back(id);

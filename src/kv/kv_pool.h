@@ -293,6 +293,8 @@ class KvPool {
   bool grow_list(Sequence& s, size_t num_entries);
   int64_t list_growth_bytes(const Sequence& s, size_t num_entries) const;
   size_t own_charged_bytes() const;
+  /// Charged for each block that a sequence lists.
+  size_t entry_bytes() const { return sizeof(BlockId) + config_.sequence_block_bytes; }
   template <typename Try>
   bool with_room(Try&& attempt) {
     while (!attempt()) {

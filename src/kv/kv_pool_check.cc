@@ -169,7 +169,7 @@ Status KvPool::check_list(const BlockList& list, bool pinned) const {
 
 Status KvPool::check_ledger() const {
   size_t list_bytes = sequences_.capacity() * (sizeof(Sequence) + sizeof(Needs));
-  for (const Sequence& s : sequences_) list_bytes += s.charged_entries * sizeof(BlockId);
+  for (const Sequence& s : sequences_) list_bytes += s.charged_entries * entry_bytes();
   size_t pages = 0, codes = 0, digests = 0;
   for (int c = 0; c < arena_.num_classes(); ++c) {
     const size_t bytes = arena_.num_extents(c) * arena_.extent_bytes();

@@ -14,7 +14,7 @@
 namespace ikv {
 
 namespace {
-constexpr size_t kListStep = 64;  // entries by which a block list grows
+constexpr size_t kListStep = 16;  // entries by which a block list grows
 size_t list_capacity(size_t num_entries) {
   return (num_entries + kListStep - 1) / kListStep * kListStep;
 }
@@ -91,7 +91,7 @@ size_t KvPool::bytes_needed(int32_t num_tokens) const {
   const Needs needs = needs_of(num_tokens);
   size_t bytes = 16 * (sizeof(Sequence) + sizeof(Needs));
   const int64_t blocks = needs.sealed_blocks + needs.tail_blocks;
-  bytes += list_capacity(static_cast<size_t>(blocks) + 1) * sizeof(BlockId);
+  bytes += list_capacity(static_cast<size_t>(blocks) + 1) * entry_bytes();
   for (int c = 0; c < arena_.num_classes(); ++c) {
     const int64_t slots =
         needs.sealed_blocks * sealed_slots_[c] + needs.tail_blocks * tail_slots_[c];
@@ -128,7 +128,7 @@ Status KvPool::promise(KvSequenceId id, int32_t num_tokens) {
 
 int64_t KvPool::list_growth_bytes(const Sequence& s, size_t num_entries) const {
   if (num_entries <= s.charged_entries) return 0;
-  return static_cast<int64_t>((list_capacity(num_entries) - s.charged_entries) * sizeof(BlockId));
+  return static_cast<int64_t>((list_capacity(num_entries) - s.charged_entries) * entry_bytes());
 }
 
 bool KvPool::grow_list(Sequence& s, size_t num_entries) {

@@ -36,6 +36,9 @@ struct KvPoolConfig {
   /// one page likewise. Null: none is kept. The pool stores them and does not look inside.
   size_t (*code_bytes_per_token)(int head_dim) = nullptr;
   size_t (*digest_bytes_per_page)(int head_dim) = nullptr;
+  /// What the caller keeps for each block of an open sequence (page views, say), charged with the
+  /// sequence's own tables.
+  size_t sequence_block_bytes = 0;
   /// Address space reserved at start, the most that set_cap() can ever use; 0: the ledger's cap.
   size_t arena_bytes = 0;
   /// Byte layout of a page (formats, head_dim, block_tokens): make_kv_page_layout of quant.
