@@ -73,10 +73,10 @@ struct AttentionKernels {
 
 const AttentionKernels& attention_kernels(CpuIsa isa);
 
-extern const AttentionKernels kAttentionPortable;
+const AttentionKernels& attention_kernels_portable();
 #if defined(__x86_64__)
-extern const AttentionKernels kAttentionAvx2;
-extern const AttentionKernels kAttentionAvx512;
+const AttentionKernels& attention_kernels_avx2();
+const AttentionKernels& attention_kernels_avx512();
 #endif
 
 }  // namespace ikv

@@ -57,11 +57,11 @@ void score(const QueryView& query, const KeyRows& keys, float* logits, size_t st
   }
 }
 
-void finish_logits(float* x, int count, float cap) {
+inline void finish_logits(float* x, int count, float cap) {
   for (int i = 0; i < count; i += 8) store8(x + i, finish8(load8(x + i), cap));
 }
 
-void softmax(float* x, int count, float* max, float* sum) {
+inline void softmax(float* x, int count, float* max, float* sum) {
   const int padded = (count + 15) / 16 * 16;
   for (int i = count; i < padded; ++i) x[i] = -__builtin_inff();
   F8 most = load8(x);

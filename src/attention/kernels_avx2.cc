@@ -20,8 +20,15 @@ IKV_TARGET_AVX2_BEGIN
 IKV_TARGET_END
 
 namespace ikv {
-const AttentionKernels kAttentionAvx2 = attention_avx2::kDecodeTable;
-const PrefillKernels kPrefillAvx2 = attention_avx2::kPrefillTable;
+
+const AttentionKernels& attention_kernels_avx2() {
+  return attention_avx2::kDecodeTable;
+}
+
+const PrefillKernels& prefill_kernels_avx2() {
+  return attention_avx2::kPrefillTable;
+}
+
 }  // namespace ikv
 
 #endif

@@ -370,9 +370,12 @@ void tile_values(const PackedSegment& segment, const TileWeights& w, const TileS
 IKV_TARGET_END
 
 namespace ikv {
-const PrefillKernels kPrefillAvx512 = {
-    attention_avx512::pack_keys8, attention_avx512::pack_values8, attention_avx512::pack_keys,
-    attention_avx512::tile_score, attention_avx512::tile_softmax, attention_avx512::tile_values};
+const PrefillKernels& prefill_kernels_avx512() {
+  static constexpr PrefillKernels kTable = {
+      attention_avx512::pack_keys8, attention_avx512::pack_values8, attention_avx512::pack_keys,
+      attention_avx512::tile_score, attention_avx512::tile_softmax, attention_avx512::tile_values};
+  return kTable;
+}
 }  // namespace ikv
 
 #endif

@@ -10,7 +10,6 @@ IKV_TARGET_AVX512_BEGIN
 namespace ikv::attention_avx512 {
 namespace {
 
-constexpr int kMaxBlocks = 512 / 32;
 constexpr float kMaxW16 = 65535.0f;
 
 /// Weights of one query: bytes by entry, zero after the last, and their step.

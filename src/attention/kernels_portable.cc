@@ -13,25 +13,30 @@
 
 namespace ikv {
 
-const AttentionKernels kAttentionPortable = attention_portable::kDecodeTable;
-const PrefillKernels kPrefillPortable = attention_portable::kPrefillTable;
+const AttentionKernels& attention_kernels_portable() {
+  return attention_portable::kDecodeTable;
+}
+
+const PrefillKernels& prefill_kernels_portable() {
+  return attention_portable::kPrefillTable;
+}
 
 const AttentionKernels& attention_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512Vnni) return kAttentionAvx512;
-  if (isa == CpuIsa::kAvx2) return kAttentionAvx2;
+  if (isa == CpuIsa::kAvx512Vnni) return attention_kernels_avx512();
+  if (isa == CpuIsa::kAvx2) return attention_kernels_avx2();
 #endif
   (void)isa;
-  return kAttentionPortable;
+  return attention_kernels_portable();
 }
 
 const PrefillKernels& prefill_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512Vnni) return kPrefillAvx512;
-  if (isa == CpuIsa::kAvx2) return kPrefillAvx2;
+  if (isa == CpuIsa::kAvx512Vnni) return prefill_kernels_avx512();
+  if (isa == CpuIsa::kAvx2) return prefill_kernels_avx2();
 #endif
   (void)isa;
-  return kPrefillPortable;
+  return prefill_kernels_portable();
 }
 
 }  // namespace ikv

@@ -4,7 +4,7 @@
 namespace ikv::IKV_ATTENTION_NAMESPACE {
 
 /// Rows of int8 are decoded by the caller, as kPrefillTable says.
-void pack_keys(const float* rows, int count, int head_dim, float* packed) {
+inline void pack_keys(const float* rows, int count, int head_dim, float* packed) {
   const int groups = (count + 63) / 64 * 4;
   for (int group = 0; group < groups; ++group, packed += head_dim * 16) {
     for (int j = 0; j < 16; ++j) {
@@ -33,7 +33,8 @@ IKV_INLINE void add_half(Half& s, F8 x0, F8 x1, F8 a, F8 b, F8 c) {
   s.c1 = mul_add(c, x1, s.c1);
 }
 
-void tile_score(const TileQueries& q, const PackedSegment& segment, int head_dim, TileWeights& w) {
+inline void tile_score(const TileQueries& q, const PackedSegment& segment, int head_dim,
+                       TileWeights& w) {
   const F8 zero = set8(0.0f), scale = set8(q.scale);
   for (int key = 0; key < segment.count; key += 16) {
     const float* keys = segment.keys + static_cast<ptrdiff_t>(key) * head_dim;
@@ -51,8 +52,8 @@ void tile_score(const TileQueries& q, const PackedSegment& segment, int head_dim
   }
 }
 
-void tile_softmax(const PackedSegment& segment, const int* first, const int* last, float cap,
-                  TileState& state, TileWeights& w) {
+inline void tile_softmax(const PackedSegment& segment, const int* first, const int* last, float cap,
+                         TileState& state, TileWeights& w) {
   const int padded = (segment.count + 15) / 16 * 16;
   for (int q = 0; q < kTileQueries; ++q) {
     float* x = w.x[q];
@@ -74,8 +75,8 @@ void tile_softmax(const PackedSegment& segment, const int* first, const int* las
   }
 }
 
-void tile_values(const PackedSegment& segment, const TileWeights& w, const TileState& state,
-                 int head_dim, float* const* out) {
+inline void tile_values(const PackedSegment& segment, const TileWeights& w, const TileState& state,
+                        int head_dim, float* const* out) {
   for (int d = 0; d < head_dim; d += 16) {
     F8 old[12];
     for (int i = 0; i < kTileQueries; ++i) {

@@ -76,10 +76,10 @@ struct PrefillKernels {
 
 const PrefillKernels& prefill_kernels(CpuIsa isa);
 
-extern const PrefillKernels kPrefillPortable;
+const PrefillKernels& prefill_kernels_portable();
 #if defined(__x86_64__)
-extern const PrefillKernels kPrefillAvx2;
-extern const PrefillKernels kPrefillAvx512;
+const PrefillKernels& prefill_kernels_avx2();
+const PrefillKernels& prefill_kernels_avx512();
 #endif
 
 }  // namespace ikv

@@ -63,11 +63,11 @@ void convert_part(const KvPart& from, const uint8_t* from_rows, const uint8_t* f
 
 const KvCodecKernels& kv_codec_kernels(CpuIsa isa) {
 #if defined(__x86_64__)
-  if (isa == CpuIsa::kAvx512Vnni) return kKvCodecAvx512;
-  if (isa == CpuIsa::kAvx2) return kKvCodecAvx2;
+  if (isa == CpuIsa::kAvx512Vnni) return kv_codec_kernels_avx512();
+  if (isa == CpuIsa::kAvx2) return kv_codec_kernels_avx2();
 #endif
   (void)isa;
-  return kKvCodecPortable;
+  return kv_codec_kernels_portable();
 }
 
 Result<KvPageLayout> make_kv_page_layout(KvFormats formats, int head_dim, int block_tokens) {

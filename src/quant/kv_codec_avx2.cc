@@ -17,8 +17,11 @@ IKV_TARGET_AVX2_BEGIN
 IKV_TARGET_END
 
 namespace ikv {
-const KvCodecKernels kKvCodecAvx2 = {kv_codec_avx2::decode, kv_codec_avx2::store_plain,
-                                     kv_codec_avx2::convert};
+const KvCodecKernels& kv_codec_kernels_avx2() {
+  static constexpr KvCodecKernels kTable = {kv_codec_avx2::decode, kv_codec_avx2::store_plain,
+                                            kv_codec_avx2::convert};
+  return kTable;
+}
 }  // namespace ikv
 
 #endif

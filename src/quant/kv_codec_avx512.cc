@@ -17,8 +17,11 @@ IKV_TARGET_AVX512_BEGIN
 IKV_TARGET_END
 
 namespace ikv {
-const KvCodecKernels kKvCodecAvx512 = {kv_codec_avx512::decode, kv_codec_avx512::store_plain,
-                                       kv_codec_avx512::convert};
+const KvCodecKernels& kv_codec_kernels_avx512() {
+  static constexpr KvCodecKernels kTable = {kv_codec_avx512::decode, kv_codec_avx512::store_plain,
+                                            kv_codec_avx512::convert};
+  return kTable;
+}
 }  // namespace ikv
 
 #endif

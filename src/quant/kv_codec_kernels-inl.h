@@ -151,8 +151,8 @@ inline void decode_bfloat_row(const uint8_t* row, int n, float* out) {
   }
 }
 
-void decode(const KvPart& part, const uint8_t* rows, const uint8_t* scales, int first_row,
-            int num_rows, float* out, size_t stride) {
+inline void decode(const KvPart& part, const uint8_t* rows, const uint8_t* scales, int first_row,
+                   int num_rows, float* out, size_t stride) {
   const int n = part.head_dim;
   const size_t row_bytes = kv_row_bytes(part.format, n);
   float steps[kMaxHeadDim], lows[kMaxHeadDim];
@@ -186,8 +186,8 @@ void decode(const KvPart& part, const uint8_t* rows, const uint8_t* scales, int 
   }
 }
 
-void store_plain(const KvPart& part, uint8_t* rows, int first_row, int num_rows, const float* in,
-                 size_t stride) {
+inline void store_plain(const KvPart& part, uint8_t* rows, int first_row, int num_rows,
+                        const float* in, size_t stride) {
   const int n = part.head_dim;
   const size_t row_bytes = kv_row_bytes(part.format, n);
   for (int r = first_row; r < first_row + num_rows; ++r, in += stride) {
@@ -275,8 +275,9 @@ inline void encode_int4_value_row(const float* x, int n, uint8_t* row, uint8_t* 
 }
 
 /// Two passes over the rows, so that no copy of the page is kept: ranges by channel, then codes.
-void encode_int4_keys(const KvPart& from, const uint8_t* from_rows, const uint8_t* from_scales,
-                      int num_rows, uint8_t* rows, uint8_t* scales) {
+inline void encode_int4_keys(const KvPart& from, const uint8_t* from_rows,
+                             const uint8_t* from_scales, int num_rows, uint8_t* rows,
+                             uint8_t* scales) {
   const int n = from.head_dim;
   float x[kMaxHeadDim], lows[kMaxHeadDim], highs[kMaxHeadDim];
   decode(from, from_rows, from_scales, 0, 1, lows, 0);
@@ -305,8 +306,8 @@ void encode_int4_keys(const KvPart& from, const uint8_t* from_rows, const uint8_
   }
 }
 
-void convert(const KvPart& from, const uint8_t* from_rows, const uint8_t* from_scales, int num_rows,
-             const KvPart& to, uint8_t* rows, uint8_t* scales) {
+inline void convert(const KvPart& from, const uint8_t* from_rows, const uint8_t* from_scales,
+                    int num_rows, const KvPart& to, uint8_t* rows, uint8_t* scales) {
   const int n = from.head_dim;
   if (to.format == KvFormat::kInt4 && to.is_key) {
     if (num_rows > 0) encode_int4_keys(from, from_rows, from_scales, num_rows, rows, scales);

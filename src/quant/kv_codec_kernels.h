@@ -32,10 +32,10 @@ struct KvCodecKernels {
 
 const KvCodecKernels& kv_codec_kernels(CpuIsa isa);
 
-extern const KvCodecKernels kKvCodecPortable;
+const KvCodecKernels& kv_codec_kernels_portable();
 #if defined(__x86_64__)
-extern const KvCodecKernels kKvCodecAvx2;
-extern const KvCodecKernels kKvCodecAvx512;
+const KvCodecKernels& kv_codec_kernels_avx2();
+const KvCodecKernels& kv_codec_kernels_avx512();
 #endif
 
 /// Bytes of a row of `head_dim` numbers.

@@ -8,6 +8,9 @@
 #include "quant/kv_codec_kernels-inl.h"
 
 namespace ikv {
-const KvCodecKernels kKvCodecPortable = {kv_codec_portable::decode, kv_codec_portable::store_plain,
-                                         kv_codec_portable::convert};
+const KvCodecKernels& kv_codec_kernels_portable() {
+  static constexpr KvCodecKernels kTable = {
+      kv_codec_portable::decode, kv_codec_portable::store_plain, kv_codec_portable::convert};
+  return kTable;
+}
 }  // namespace ikv
