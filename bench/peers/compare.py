@@ -31,18 +31,38 @@ class Row:
     is_time: bool = False  # shown as seconds for the whole test instead of tokens/s
 
 
+def resident_mb(pid: int) -> float | None:
+    try:
+        with open(f"/proc/{pid}/status", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("VmRSS:"):
+                    return int(line.split()[1]) / 1024
+    except OSError:
+        pass
+    return None
+
+
 def run_json(command: list[str]) -> tuple[list[dict], float]:
-    """The command's JSON and its largest resident size in MB."""
+    """The command's JSON, and the median of its resident size in MB over the last third of its run:
+    loading, and the measuring of the machine that our bench begins with, are over by then."""
+    resident: list[float] = []
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(command, stdout=out, stderr=err)
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
+        with subprocess.Popen(command, stdout=out, stderr=err) as process:
+            while True:
+                try:
+                    process.wait(timeout=0.1)
+                    break
+                except subprocess.TimeoutExpired:
+                    size = resident_mb(process.pid)
+                    if size is not None:
+                        resident.append(size)
         out.seek(0)
         err.seek(0)
         if process.returncode != 0:
             sys.exit(f"compare: error: {' '.join(command)}: exit {process.returncode}\n"
                      f"{err.read()[-2000:]}")
-        return json.loads(out.read()), usage.ru_maxrss / 1024
+        late = resident[len(resident) * 2 // 3:]
+        return json.loads(out.read()), statistics.median(late) if late else 0.0
 
 
 def sizes(options: argparse.Namespace, prompt: int, generate: int, depth: int) -> list[str]:
@@ -68,7 +88,7 @@ class LlamaCpp:
         self.options = options
         files = [options.model, *([options.llama_q4_0] if options.llama_q4_0 else [])]
         self.settings = [["-m", file, "-fa", fa] for file in files for fa in ("0", "1")]
-        self.best: dict[str, list[str]] = {}
+        self.best: dict[tuple[str, int], list[str]] = {}  # by test and depth
 
     def bench(self, settings: list[str], arguments: list[str], depth: int) -> tuple[Samples, float]:
         rows, rss = run_json([self.options.llama_bench, "-o", "json", *settings, *arguments])
@@ -79,32 +99,41 @@ class LlamaCpp:
         return samples, rss
 
     def measure(self, prompt: int, generate: int, depth: int) -> tuple[Samples, float]:
+        parts = [(f"pp{prompt}", prompt, 0)] if prompt else []
+        parts += [(f"tg{generate}", 0, generate)] if generate else []
+        for test, p, n in parts:
+            if (test, depth) not in self.best:
+                self.best[test, depth] = self.try_settings(test, p, n, depth)
+        settings = [self.best[test, depth] for test, _, _ in parts]
+        if len(parts) == 2 and settings[0] == settings[1]:  # the depth is filled once for both
+            parts, settings = [("", prompt, generate)], settings[:1]
         samples: Samples = {}
         largest = 0.0
-        for p, n in ((prompt, 0), (0, generate)):
-            if p == n == 0:
-                continue
-            test = f"pp{p}@{depth}" if p else f"tg{n}@{depth}"
-            if test not in self.best:
-                self.best[test] = self.try_settings(test, p, n, depth)
-            measured, rss = self.bench(self.best[test], sizes(self.options, p, n, depth), depth)
+        for (_, p, n), chosen in zip(parts, settings):
+            measured, rss = self.bench(chosen, sizes(self.options, p, n, depth), depth)
             samples |= measured
             largest = max(largest, rss)
         return samples, largest
 
     def try_settings(self, test: str, prompt: int, generate: int, depth: int) -> list[str]:
-        """The settings with the best speed in one short run each."""
-        if len(self.settings) == 1:
-            return self.settings[0]
+        """The settings with the best speed in one short run each. Far down, where a run takes a
+        minute, only with the file that was best for this kind of test at the start."""
+        settings = self.settings
+        if depth > 0 or prompt > self.options.prompt:
+            kind = f"pp{self.options.prompt}" if prompt else f"tg{self.options.generate}"
+            if (kind, 0) in self.best:
+                settings = [s for s in settings if s[1] == self.best[kind, 0][1]]
+        if len(settings) == 1:
+            return settings[0]
         short = sizes(self.options, prompt, min(generate, 16), depth)
         short[short.index("-r") + 1] = "1"
         speeds = []
-        for settings in self.settings:
-            samples, _ = self.bench(settings, short, depth)
+        for one in settings:
+            samples, _ = self.bench(one, short, depth)
             speeds.append(statistics.median(next(iter(samples.values()))))
-        best = self.settings[speeds.index(max(speeds))]
-        print(f"  llama.cpp {test}: best with {' '.join(best[2:])} on {os.path.basename(best[1])}",
-              file=sys.stderr)
+        best = settings[speeds.index(max(speeds))]
+        print(f"  llama.cpp {test}@{depth}: best with {' '.join(best[2:])} on "
+              f"{os.path.basename(best[1])}", file=sys.stderr)
         return best
 
     def memory_mb(self, depth: int, generate: int) -> float:
@@ -189,7 +218,7 @@ def report(options: argparse.Namespace, samples: dict[str, Samples], memory: dic
                       "openvino": values[2], "ratio": ratio, "target": target})
 
     print(f"\n{options.model}, {options.threads} threads, {options.rounds} rounds of "
-          f"{options.repetitions} repetitions; tokens/s\n")
+          f"{options.repetitions} repetitions, load {os.getloadavg()[0]:.1f}; tokens/s\n")
     print(f"| {'':34} | intentkv | llama.cpp | openvino | ratio |  goal | met |")
     print(f"|{'-' * 36}|---------:|----------:|---------:|------:|------:|-----|")
     names = ("intentkv", LlamaCpp.name, OpenVino.name)
@@ -236,6 +265,10 @@ def parse_options() -> argparse.Namespace:
 
 def main() -> None:
     options = parse_options()
+    load = os.getloadavg()[0]
+    if load > 0.5:
+        print(f"compare: warning: other work is running (load {load:.1f}); engines whose threads wait "
+              "for each other suffer most from it, so ratios are not to be trusted", file=sys.stderr)
     samples, memory = measure_all(options)
     table = report(options, samples, memory)
     if options.json_file:
