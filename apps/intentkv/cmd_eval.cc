@@ -66,6 +66,8 @@ Result<EvalVariant> parse_variant(const Json& json, const EvalOptions& options) 
     policy.attend_min = json.value("kv_attend_min", policy.attend_min);
     policy.resident = json.value("kv_resident", policy.resident);
     policy.scorer = json.value("kv_scorer", policy.scorer);
+    policy.page_scorer = json.value("kv_page_scorer", policy.page_scorer);
+    policy.intent = json.value("kv_intent", policy.intent);
     policy.candidates = json.value("kv_candidates", policy.candidates);
     policy.force_selection = json.value("kv_force_selection", policy.force_selection);
     IKV_ASSIGN_OR_RETURN(variant.config.formats,

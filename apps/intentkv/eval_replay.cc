@@ -96,8 +96,9 @@ Result<std::vector<EvalOutcome>> run_eval(const Model& model, const KeyCodebooks
   std::vector<ReplayLane*> pointers;
   for (const EvalVariant& variant : variants) {
     const KvPolicy& policy = variant.config.policy;
-    IKV_ASSIGN_OR_RETURN(auto lane, ReplayLane::create(model, policy.prunes() ? codebooks : nullptr,
-                                                       threads, variant.config, max_tokens));
+    IKV_ASSIGN_OR_RETURN(
+        auto lane, ReplayLane::create(model, policy.asks_codes() ? codebooks : nullptr, threads,
+                                      variant.config, max_tokens));
     pointers.push_back(lane.get());
     lanes.push_back(std::move(lane));
   }

@@ -37,6 +37,8 @@ void add_cost(const EvalOutcome& outcome, Json& json) {
     sum.evaluated_tokens += cost.evaluated_tokens;
     sum.attend += cost.attend;
     sum.resident.demoted_pages += cost.resident.demoted_pages;
+    sum.similarity_sum += cost.similarity_sum;
+    sum.num_similarities += cost.num_similarities;
     prefill_us += cost.prefill_us;
     if (cost.peak_kv_bytes > peak) {
       peak = cost.peak_kv_bytes;
@@ -57,6 +59,9 @@ void add_cost(const EvalOutcome& outcome, Json& json) {
   json["ranked_share"] =
       sum.attend.selections > 0 ? static_cast<double>(sum.attend.ranked) / cached : 0.0;
   json["demoted_pages"] = sum.resident.demoted_pages;
+  if (sum.num_similarities > 0) {
+    json["intent_similarity"] = sum.similarity_sum / static_cast<double>(sum.num_similarities);
+  }
   json["decode_ms_per_token"] = static_cast<double>(sum.decode_us) / 1e3 / decoded;
   json["prefill_seconds"] = static_cast<double>(prefill_us) / 1e6;
   json["evaluated_tokens"] = sum.evaluated_tokens + sum.decoded_tokens;
@@ -81,6 +86,8 @@ Json summarise(const EvalVariant& variant, const EvalOutcome& outcome) {
   json["kv_attend"] = to_string(variant.config.policy.attend.budget);
   json["kv_resident"] = to_string(variant.config.policy.resident);
   json["scorer"] = token_scorer_name(variant.config.policy.attend.scorer);
+  json["page_scorer"] = page_scorer_name(variant.config.policy.pages);
+  json["intent"] = intent_choice_name(variant.config.policy.pages.intent);
   json["mean_kl"] = kl_all.mean;
   json["mean_kl_95"] = {kl_interval.low, kl_interval.high};
   json["median_kl"] = kl_all.median;

@@ -29,6 +29,11 @@ Result<KvPolicy> KvPolicyOptions::resolve() const {
   policy.attend.candidates = static_cast<float>(candidates);
   IKV_ASSIGN_OR_RETURN(policy.resident,
                        name_flag("--kv-resident", parse_resident_budget(resident)));
+  const Status page_scorer_status = parse_page_scorer(page_scorer, policy.pages);
+  if (!page_scorer_status.ok()) {
+    return name_flag<KvPolicy>("--kv-page-scorer", page_scorer_status.error());
+  }
+  IKV_ASSIGN_OR_RETURN(policy.pages.intent, name_flag("--kv-intent", parse_intent_choice(intent)));
   return policy;
 }
 
@@ -63,6 +68,20 @@ void add_kv_policy_options(CLI::App& command, KvPolicyOptions& options) {
                   "Tokens that the codes pick for exact ranking, in multiples of the budget")
       ->check(number_between(1, 64))
       ->type_name("X")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option("--kv-page-scorer", options.page_scorer,
+                  "What pages are ranked by for --kv-resident: exact, code, moment, box, minmax, "
+                  "dot, cosine, lexical, recent, random or lru")
+      ->type_name("NAME")
+      ->capture_default_str()
+      ->group(group);
+  command
+      .add_option(
+          "--kv-intent", options.intent,
+          "Whose queries pages are ranked against: span, first, memory, span+memory, stated")
+      ->type_name("NAME")
       ->capture_default_str()
       ->group(group);
   command

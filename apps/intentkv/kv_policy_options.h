@@ -17,6 +17,8 @@ struct KvPolicyOptions {
   int attend_sink = 32;
   std::string resident = "all";
   std::string scorer = "code";
+  std::string page_scorer = "exact";
+  std::string intent = "span";
   double candidates = 2.0;
   bool force_selection = false;
 

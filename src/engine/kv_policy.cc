@@ -1,8 +1,81 @@
 #include "engine/kv_policy.h"
 
+#include <array>
 #include <bit>
+#include <string>
+#include <utility>
 
 namespace ikv {
+namespace {
+
+constexpr std::array<std::pair<IntentChoice, std::string_view>, 5> kIntentChoices = {{
+    {IntentChoice::kSpan, "span"},
+    {IntentChoice::kFirst, "first"},
+    {IntentChoice::kMemory, "memory"},
+    {IntentChoice::kSpanMemory, "span+memory"},
+    {IntentChoice::kStated, "stated"},
+}};
+
+}  // namespace
+
+std::string_view intent_choice_name(IntentChoice choice) {
+  for (const auto& [known, name] : kIntentChoices) {
+    if (known == choice) return name;
+  }
+  return "?";
+}
+
+Result<IntentChoice> parse_intent_choice(std::string_view name) {
+  for (const auto& [choice, known] : kIntentChoices) {
+    if (known == name) return choice;
+  }
+  return invalid_argument("unknown source of intent '" + std::string(name.substr(0, 64)) +
+                          "'; supported: span, first, memory, span+memory, stated");
+}
+
+IntentMix intent_mix(IntentChoice choice) {
+  switch (choice) {
+    case IntentChoice::kSpan:
+      return {1, 1, 0, 0};
+    case IntentChoice::kFirst:
+      return {0, 0, 1, 0};
+    case IntentChoice::kMemory:
+      return {0, 0, 0, 1};
+    case IntentChoice::kSpanMemory:
+      return {1, 1, 0, 1};
+    case IntentChoice::kStated:
+      return {0, 1, 0, 0};
+  }
+  return {};
+}
+
+bool PagePolicy::asks_queries() const {
+  return !lru && scorer != ScorerKind::kLexical && scorer != ScorerKind::kRandom &&
+         scorer != ScorerKind::kRecent;
+}
+
+bool PagePolicy::asks_digests() const {
+  return !lru && (scorer == ScorerKind::kCosine || scorer == ScorerKind::kDot ||
+                  scorer == ScorerKind::kBox || scorer == ScorerKind::kMoment);
+}
+
+std::string_view page_scorer_name(const PagePolicy& policy) {
+  return policy.lru ? "lru" : scorer_name(policy.scorer);
+}
+
+Status parse_page_scorer(std::string_view name, PagePolicy& policy) {
+  policy.lru = name == "lru";
+  if (policy.lru) return {};
+  const auto scorer = parse_scorer(name);
+  if (scorer) {
+    policy.scorer = *scorer;
+    return {};
+  }
+  std::string known;
+  for (const ScorerKind kind : all_scorers()) known += std::string(scorer_name(kind)) + ", ";
+  return invalid_argument("unknown page scorer '" + std::string(name.substr(0, 64)) +
+                          "'; supported: " + known + "lru");
+}
 
 std::string_view token_scorer_name(TokenScorer scorer) {
   switch (scorer) {
@@ -50,6 +123,8 @@ uint64_t KvPolicy::id() const {
   mix(static_cast<uint64_t>(resident.kind));
   mix(std::bit_cast<uint32_t>(resident.share));
   mix(resident.bytes);
+  mix(pages.lru ? 255 : static_cast<uint64_t>(pages.scorer));
+  mix(static_cast<uint64_t>(pages.intent));
   return hash == 0 ? 1 : hash;
 }
 

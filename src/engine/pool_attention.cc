@@ -22,6 +22,7 @@ struct PoolAttention::Item {
   bool decode = false;
   const AttendPolicy* attend = nullptr;
   AttendStats* stats = nullptr;
+  QueryCollector* queries = nullptr;
   LogicalPos mass_from = 0;  ///< rows from here on report their mass by page
   size_t first_row = 0;      ///< of the batch
   PageViewCache::Pages* pages = nullptr;
@@ -87,6 +88,7 @@ Status PoolAttention::begin_step(std::span<const StepRows> rows) {
     item.decode = sequence.decode;
     item.attend = codebooks_ != nullptr ? sequence.attend : nullptr;
     item.stats = sequence.stats;
+    item.queries = sequence.queries;
     item.mass_from = item.step.new_length - sequence.num_mass_rows;
     item.first_row = positions_.size();
     const auto committed = pool_.blocks(sequence.sequence);
@@ -152,6 +154,7 @@ KvPageView PoolAttention::own_view(const Part& part, int layer, int kv_head, Log
 
 Status PoolAttention::attend(int layer, const AttentionSpec& spec, float* q, float* k,
                              const float* v, float* out) {
+  collect_queries(layer, spec, q);
   rope_.prepare(spec.rope);
   const auto kv_heads = static_cast<size_t>(spec.num_kv_heads);
   threads_.parallel_for(parts_.size() * kv_heads, [&](size_t task, int thread) {
@@ -172,6 +175,17 @@ Status PoolAttention::attend(int layer, const AttentionSpec& spec, float* q, flo
   attend_prefill_rows(layer, spec, q, out);
   attend_decode_rows(layer, spec, q, out);
   return {};
+}
+
+void PoolAttention::collect_queries(int layer, const AttentionSpec& spec, const float* q) const {
+  const size_t stride = static_cast<size_t>(spec.num_heads) * static_cast<size_t>(spec.head_dim);
+  for (const Item& item : items_) {
+    if (item.queries == nullptr) continue;
+    const auto rows = static_cast<size_t>(item.step.new_length - item.step.old_length);
+    for (size_t row = rows - std::min(rows, item.queries->max_rows()); row < rows; ++row) {
+      item.queries->add(static_cast<size_t>(layer), q + (item.first_row + row) * stride);
+    }
+  }
 }
 
 void PoolAttention::write_part(int layer, const AttentionSpec& spec, const Part& part, int kv_head,

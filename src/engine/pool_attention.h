@@ -51,6 +51,7 @@ class PoolAttention : public LayerAttention {
   struct Part;
 
   void add_parts(Item& item);
+  void collect_queries(int layer, const AttentionSpec& spec, const float* q) const;
   void write_part(int layer, const AttentionSpec& spec, const Part& part, int kv_head, float* q,
                   float* k, const float* v);
   void write_codes(int layer, const AttentionSpec& spec, const Part& part, int kv_head,

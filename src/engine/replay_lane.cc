@@ -6,13 +6,6 @@
 #include "engine/pool_setup.h"
 
 namespace ikv {
-namespace {
-
-// Queries of the span whose attention decides on residency (design: section 5, level 1).
-constexpr int32_t kSpanQueries = 8;
-
-}  // namespace
-
 Result<std::unique_ptr<ReplayLane>> ReplayLane::create(const Model& model,
                                                        const KeyCodebooks* codebooks,
                                                        ThreadPool& threads,
@@ -20,8 +13,9 @@ Result<std::unique_ptr<ReplayLane>> ReplayLane::create(const Model& model,
                                                        int32_t max_tokens) {
   std::unique_ptr<ReplayLane> lane(new ReplayLane());
   lane->config_ = config;
-  KvPoolConfig pool = make_pool_config(model, config.formats, config.block_tokens,
-                                       codebooks != nullptr, config.policy.demotes());
+  KvPoolConfig pool =
+      make_pool_config(model, config.formats, config.block_tokens, codebooks != nullptr,
+                       config.policy.demotes(), config.observe || config.policy.asks_digests());
   pool.share_prefixes = false;
   // Bounded by arithmetic, not by the user: f32 pages of all tokens and as much again.
   size_t token_bytes = 0;
@@ -33,6 +27,10 @@ Result<std::unique_ptr<ReplayLane>> ReplayLane::create(const Model& model,
   lane->ledger_ = std::make_unique<MemoryLedger>(cap);
   IKV_ASSIGN_OR_RETURN(lane->pool_, KvPool::create(std::move(pool), lane->ledger_.get()));
   lane->runner_ = std::make_unique<StepRunner>(model, *lane->pool_, codebooks, threads);
+  lane->intent_ =
+      std::make_unique<TurnIntent>(model, *lane->pool_, codebooks, threads, config.policy.pages);
+  lane->span_queries_ = std::make_unique<QueryCollector>(query_shapes(model), kSpanQueries);
+  lane->reply_queries_ = std::make_unique<QueryCollector>(query_shapes(model), kSpanQueries);
   return lane;
 }
 
@@ -45,13 +43,23 @@ Status ReplayLane::begin() {
   }
   open_ = false;
   cost_ = {};
+  history_ = {};
+  turn_ = {};
+  span_queries_->begin_span();
+  reply_queries_->begin_span();
   IKV_ASSIGN_OR_RETURN(sequence_, pool_->open({config_.policy.id(), 0}));
   open_ = true;
   return {};
 }
 
-Status ReplayLane::prefill(std::span<const TokenId> tokens, bool turn_starts) {
+Status ReplayLane::prefill(std::span<const TokenId> tokens, bool turn_starts, IntentPhase phase) {
   const int64_t start = now_us();
+  const std::span<const TokenId> words = tokens;
+  if (notes_turns()) {
+    IKV_RETURN_IF_ERROR(intent_->remember_reply(IntentPhase::kThink, *reply_queries_, history_));
+    span_queries_->begin_span();
+    reply_queries_->begin_span();
+  }
   while (!tokens.empty()) {
     const size_t count = std::min(tokens.size(), static_cast<size_t>(config_.chunk_tokens));
     StepRows rows;
@@ -59,19 +67,37 @@ Status ReplayLane::prefill(std::span<const TokenId> tokens, bool turn_starts) {
     rows.tokens = tokens.first(count);
     tokens = tokens.subspan(count);
     if (tokens.empty()) rows.num_logit_rows = 1;
-    if (tokens.empty() && turn_starts && config_.policy.demotes()) {
+    if (notes_turns()) rows.queries = span_queries_.get();
+    if (tokens.empty() && turn_starts && notes_turns()) {
       rows.num_mass_rows = std::min(static_cast<int32_t>(count), kSpanQueries);
     }
     IKV_RETURN_IF_ERROR(runner_->run({&rows, 1}));
     cost_.evaluated_tokens += count;
   }
   note_memory();
-  if (turn_starts && config_.policy.demotes()) {
-    IKV_RETURN_IF_ERROR(demote_pages(*pool_, sequence_, runner_->attention().page_mass(0),
-                                     config_.policy.resident, cost_.resident));
+  if (turn_starts && notes_turns()) IKV_RETURN_IF_ERROR(start_turn(words, phase));
+  cost_.prefill_us += now_us() - start;
+  return {};
+}
+
+Status ReplayLane::start_turn(std::span<const TokenId> words, IntentPhase phase) {
+  turn_ = {};
+  turn_.sequence = sequence_;
+  turn_.phase = phase;
+  turn_.span_mass = &runner_->attention().page_mass(0);
+  turn_.span = span_queries_.get();
+  turn_.words = words;
+  if (config_.policy.demotes()) {
+    IKV_ASSIGN_OR_RETURN(const PageLists mass, intent_->rank(turn_, history_));
+    IKV_RETURN_IF_ERROR(
+        demote_pages(*pool_, sequence_, mass, config_.policy.resident, cost_.resident));
     note_memory();
   }
-  cost_.prefill_us += now_us() - start;
+  IKV_ASSIGN_OR_RETURN(const auto similarity, intent_->remember(turn_, history_));
+  if (similarity) {
+    cost_.similarity_sum += static_cast<double>(*similarity);
+    ++cost_.num_similarities;
+  }
   return {};
 }
 
@@ -84,6 +110,7 @@ Status ReplayLane::decode(TokenId token) {
   rows.num_logit_rows = 1;
   rows.attend = config_.policy.prunes() ? &config_.policy.attend : nullptr;
   rows.stats = &cost_.attend;
+  if (notes_turns()) rows.queries = reply_queries_.get();
   IKV_RETURN_IF_ERROR(runner_->run({&rows, 1}));
   cost_.decode_us += now_us() - start;
   ++cost_.decoded_tokens;

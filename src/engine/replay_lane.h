@@ -15,6 +15,7 @@
 #include "engine/kv_policy.h"
 #include "engine/residency.h"
 #include "engine/step_runner.h"
+#include "engine/turn_intent.h"
 #include "kv/key_codes.h"
 #include "kv/kv_pool.h"
 #include "model/model.h"
@@ -27,6 +28,9 @@ struct ReplayConfig {
   KvPolicy policy;
   int block_tokens = 32;
   int chunk_tokens = 512;  ///< prompt tokens of one step
+  /// Page mass and queries are noted at every turn, and digests kept, though nothing is demoted:
+  /// for those who measure on this lane.
+  bool observe = false;
 };
 
 /// What a lane has cost since begin().
@@ -38,6 +42,8 @@ struct ReplayCost {
   size_t peak_kv_bytes = 0;  ///< pages, codes, digests, tables
   AttendStats attend;
   ResidencyStats resident;
+  double similarity_sum = 0;  ///< of each turn's intent to the last one's; see TurnIntent
+  uint64_t num_similarities = 0;
 };
 
 /// Runs the engine's own steps, with tokens from a recording instead of a sampler. Not thread-safe.
@@ -55,8 +61,9 @@ class ReplayLane {
   Status begin();
 
   /// Evaluates tokens by the prefill path; logits() is then of the last one. `turn_starts`: a reply
-  /// follows, so level 1 decides now.
-  Status prefill(std::span<const TokenId> tokens, bool turn_starts);
+  /// follows, so level 1 decides now. `phase`: of the message that is replied to.
+  Status prefill(std::span<const TokenId> tokens, bool turn_starts,
+                 IntentPhase phase = IntentPhase::kUser);
 
   /// Evaluates one token by the decode path; logits() predicts the next.
   Status decode(TokenId token);
@@ -67,9 +74,19 @@ class ReplayLane {
   /// Bytes of the sequence's cache as it stands: pages, codes, digests, tables.
   size_t kv_bytes() const;
 
+  // For those who measure on this lane; what they see holds until the next call.
+  const KvPool& pool() const { return *pool_; }
+  KvSequenceId sequence() const { return sequence_; }
+  /// The turn as level 1 sees it, after prefill(..., true); the words are the caller's tokens.
+  const TurnSources& turn() const { return turn_; }
+  /// Queries of the reply's last tokens.
+  const QueryCollector& reply_queries() const { return *reply_queries_; }
+
  private:
   ReplayLane() = default;
   void note_memory();
+  bool notes_turns() const { return config_.observe || config_.policy.demotes(); }
+  Status start_turn(std::span<const TokenId> words, IntentPhase phase);
 
   ReplayConfig config_;
   std::unique_ptr<MemoryLedger> ledger_;
@@ -77,6 +94,11 @@ class ReplayLane {
   std::unique_ptr<StepRunner> runner_;
   KvSequenceId sequence_ = 0;
   bool open_ = false;
+  std::unique_ptr<TurnIntent> intent_;
+  std::unique_ptr<QueryCollector> span_queries_;
+  std::unique_ptr<QueryCollector> reply_queries_;
+  IntentHistory history_;
+  TurnSources turn_;
   ReplayCost cost_;
 };
 

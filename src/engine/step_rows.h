@@ -6,6 +6,7 @@
 
 #include "core/ids.h"
 #include "engine/kv_policy.h"
+#include "intent/query_collector.h"
 #include "kv/kv_pool_types.h"
 
 namespace ikv {
@@ -21,6 +22,7 @@ struct StepRows {
   /// Prefill rows: attention mass by page of the last so many rows (the span's last queries) is
   /// wanted; see PoolAttention::page_mass().
   int32_t num_mass_rows = 0;
+  QueryCollector* queries = nullptr;  ///< takes the last rows' queries before RoPE; may be null
 };
 
 }  // namespace ikv

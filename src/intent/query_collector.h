@@ -23,6 +23,9 @@ class QueryCollector {
   /// each layer; layers may interleave in any way.
   void add(size_t layer, const float* queries);
 
+  /// Tokens worth adding of many at once: earlier ones would be overwritten.
+  size_t max_rows() const { return max_rows_; }
+
   /// Tokens that all layers have seen, at most max_rows.
   size_t num_rows() const;
 
