@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/result.h"
 #include "reply_interrupt.h"
 
 namespace ikv {
@@ -64,6 +65,7 @@ Result<GenerationResult> ChatSession::reply(const TextCallback& on_text) {
   request.messages = conversation_.messages;
   request.tools_json = conversation_.tools_json;
   request.generation = generation_;
+  request.audit = audit_file_.wanted();
   Result<std::shared_ptr<Generation>> started = engine_.chat(std::move(request));
   if (!started.ok()) return started.error();
   std::shared_ptr<Generation> generation = std::move(started).value();
@@ -77,6 +79,7 @@ Result<GenerationResult> ChatSession::reply(const TextCallback& on_text) {
   }
   Result<GenerationResult> result = generation->wait();
   if (!result.ok()) return result.error();
+  IKV_RETURN_IF_ERROR(audit_file_.write(engine_, *result));
   last_usage_ = result->usage;
   ++num_replies_;
   add(result->message);

@@ -4,7 +4,9 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "audit_json.h"
 #include "intentkv/engine.h"
 #include "result_json.h"
 
@@ -19,6 +21,9 @@ class ChatSession {
   /// `interruptible`: Ctrl-C stops a reply; needs block_reply_interrupts() before.
   ChatSession(Engine& engine, GenerationConfig generation, Conversation conversation,
               bool interruptible);
+
+  /// From now on each reply's audit goes to this file.
+  void set_audit_file(AuditFile file) { audit_file_ = std::move(file); }
 
   /// Adds a message, without a reply.
   void add(Message message);
@@ -46,6 +51,7 @@ class ChatSession {
   GenerationConfig generation_;
   Conversation conversation_;
   bool interruptible_;
+  AuditFile audit_file_;
   Usage last_usage_;
   int num_replies_ = 0;
   bool quitting_ = false;

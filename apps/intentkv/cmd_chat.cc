@@ -19,6 +19,7 @@ constexpr size_t kShownToolBytes = 300;
 struct ChatOptions {
   EngineOptions engine;
   GenerationOptions generation;
+  AuditOptions audit;
   std::string system;
   std::string messages_file;
   std::string save_file;
@@ -123,6 +124,8 @@ int run_chat(const ChatOptions& options) {
     if (!loaded.ok()) return report_failure(loaded.error());
     script = std::move(loaded).value();
   }
+  Result<AuditFile> audit = AuditFile::open(options.audit.path, options.audit.with_text);
+  if (!audit.ok()) return report_failure(audit.error());
   const bool interactive = options.messages_file.empty() && LineEditor::on_terminal();
   if (interactive) block_reply_interrupts();
   Result<std::unique_ptr<Engine>> engine = Engine::create(options.engine.resolve());
@@ -136,6 +139,7 @@ int run_chat(const ChatOptions& options) {
     start.messages.push_back(std::move(system));
   }
   ChatSession session(*engine.value(), options.generation.resolve(), std::move(start), interactive);
+  session.set_audit_file(std::move(audit).value());
   int code = kExitOk;
   if (!options.messages_file.empty()) {
     Status played = play(session, std::move(script.messages), options.verbose);
@@ -177,6 +181,7 @@ void add_chat_command(CLI::App& app, int& exit_code) {
   command->add_flag("-v,--verbose", options->verbose, "Print each reply's cost on standard error");
   add_engine_options(*command, options->engine);
   add_generation_options(*command, options->generation);
+  add_audit_options(*command, options->audit);
   command->callback([options, &exit_code] { exit_code = run_chat(*options); });
 }
 

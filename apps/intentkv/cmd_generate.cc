@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "audit_json.h"
 #include "cli_error.h"
 #include "engine_options.h"
 #include "file_io.h"
@@ -20,6 +21,7 @@ namespace {
 struct GenerateOptions {
   EngineOptions engine;
   GenerationOptions generation;
+  AuditOptions audit;
   std::string prompt;
   bool has_prompt = false;
   std::string prompt_file;
@@ -41,11 +43,13 @@ Result<std::shared_ptr<Generation>> start(Engine& engine, const GenerateOptions&
     message.content = std::move(prompt);
     request.messages.push_back(std::move(message));
     request.generation = options.generation.resolve();
+    request.audit = !options.audit.path.empty();
     return engine.chat(std::move(request));
   }
   CompletionRequest request;
   request.prompt = std::move(prompt);
   request.generation = options.generation.resolve();
+  request.audit = !options.audit.path.empty();
   return engine.complete(std::move(request));
 }
 
@@ -83,6 +87,8 @@ int run_generate(const GenerateOptions& options) {
   }
   Result<std::string> prompt = read_prompt(options);
   if (!prompt.ok()) return report_failure(prompt.error());
+  Result<AuditFile> audit = AuditFile::open(options.audit.path, options.audit.with_text);
+  if (!audit.ok()) return report_failure(audit.error());
   Result<std::unique_ptr<Engine>> engine = Engine::create(options.engine.resolve());
   if (!engine.ok()) return report_failure(engine.error());
   Result<std::shared_ptr<Generation>> generation =
@@ -90,6 +96,8 @@ int run_generate(const GenerateOptions& options) {
   if (!generation.ok()) return report_failure(generation.error());
   Result<GenerationResult> result = stream(*generation.value(), !options.json);
   if (!result.ok()) return report_failure(result.error());
+  const Status audited = audit->write(*engine.value(), result.value());
+  if (!audited.ok()) return report_failure(audited.error());
   if (options.json) {
     nlohmann::ordered_json json = generation_to_json(result.value());
     json["model"] = engine.value()->model_info().name;
@@ -129,6 +137,7 @@ void add_generate_command(CLI::App& app, int& exit_code) {
       ->type_name("N");
   add_engine_options(*command, options->engine);
   add_generation_options(*command, options->generation);
+  add_audit_options(*command, options->audit);
   command->callback([options, prompt, &exit_code] {
     options->has_prompt = prompt->count() > 0;
     exit_code = run_generate(*options);

@@ -114,6 +114,22 @@ void add_engine_options(CLI::App& command, EngineOptions& options) {
   add_policy_flags(command, config);
 }
 
+void add_audit_options(CLI::App& command, AuditOptions& options) {
+  const char* group = "Cache policy";
+  CLI::Option* audit =
+      command
+          .add_option("--audit", options.path,
+                      "Write what was kept and pruned for each reply, one JSON object a line; "
+                      "`intentkv explain FILE` shows it")
+          ->type_name("FILE")
+          ->group(group);
+  command
+      .add_flag("--audit-text", options.with_text,
+                "The audit holds the conversation's text too, so that explain can mark it")
+      ->needs(audit)
+      ->group(group);
+}
+
 GenerationConfig GenerationOptions::resolve() const {
   GenerationConfig resolved = config;
   if (seed >= 0) resolved.seed = static_cast<uint64_t>(seed);

@@ -23,6 +23,15 @@ struct EngineOptions {
 /// Adds --model, --ctx-size, --threads, --cache-type-k/v, --kv-memory.
 void add_engine_options(CLI::App& command, EngineOptions& options);
 
+/// Where audits of replies go.
+struct AuditOptions {
+  std::string path;  ///< empty: nowhere
+  bool with_text = false;
+};
+
+/// Adds --audit and --audit-text.
+void add_audit_options(CLI::App& command, AuditOptions& options);
+
 /// As EngineOptions, for a reply.
 struct GenerationOptions {
   GenerationConfig config;

@@ -7,6 +7,7 @@
 
 #include "cli_error.h"
 #include "cmd_eval_logits.h"
+#include "cmd_explain.h"
 #include "cmd_inspect.h"
 #include "cmd_model.h"
 #ifdef IKV_WITH_ENGINE
@@ -55,6 +56,7 @@ int run(int argc, char** argv) {
 #endif
   add_model_command(app, exit_code);
   add_inspect_command(app, exit_code);
+  add_explain_command(app, exit_code);
   add_eval_logits_command(app, exit_code);
   try {
     app.parse(argc, argv);

@@ -23,6 +23,7 @@ struct ChatRequest {
   std::string session_id;            ///< empty: found by content, or new
   std::string cache_salt;            ///< requests with different salts never share cache
   GenerationConfig generation;
+  bool audit = false;  ///< GenerationResult::audit is wanted
 };
 
 /// A plain text to continue, without a chat template.
@@ -32,6 +33,7 @@ struct CompletionRequest {
   bool parse_special = true;  ///< control tokens written in `prompt` are control tokens
   std::string cache_salt;
   GenerationConfig generation;
+  bool audit = false;  ///< GenerationResult::audit is wanted
 };
 
 /// What the model file says.

@@ -72,6 +72,8 @@ struct GenerationEvent {
   bool finished = false;             ///< the last event of a generation
 };
 
+struct TurnAudit;  // intentkv/audit.h
+
 /// The whole of a reply.
 struct GenerationResult {
   std::string text;  ///< without stop string and control tokens
@@ -80,6 +82,7 @@ struct GenerationResult {
   FinishReason finish_reason = FinishReason::kStop;
   Usage usage;
   std::string session_id;
+  std::shared_ptr<const TurnAudit> audit;  ///< null unless the request asked for one
 };
 
 /// Called on the engine's thread for every event: it must not block and must not call the engine.

@@ -73,6 +73,10 @@ bool DecodeSelector::selects(const AttendPolicy& policy, const AttentionSpec& sp
   return attend_tokens(policy.budget, visible) < visible;
 }
 
+LogicalPos DecodeSelector::first_visible(const AttentionSpec& spec, LogicalPos position) {
+  return position + 1 - num_visible(spec, position);
+}
+
 void DecodeSelector::attend(const AttentionSpec& spec, std::span<SelectJob> jobs) {
   threads_.parallel_for(jobs.size(), [&](size_t i, int thread) {
     run(spec, jobs[i], scratch_[static_cast<size_t>(thread)]);
@@ -108,6 +112,10 @@ void DecodeSelector::run(const AttentionSpec& spec, SelectJob& job, Scratch& scr
   select_top_k(std::span(scratch.scores).first(size), num_candidates, scratch.candidates);
   view.stats = {};
   rank_candidates(spec, view, std::min(budget, size), scratch);
+  if (job.counter != nullptr) {
+    job.counter->count_chosen(static_cast<LogicalPos>(first), static_cast<LogicalPos>(end),
+                              scratch.entries);
+  }
   if (job.probe) {
     view.stats.probes = 1;
     view.stats.missed_mass = missed_mass(spec, view, size, scratch.entries, scratch);

@@ -9,6 +9,7 @@
 #include "attention/paged_attention.h"
 #include "base/thread_pool.h"
 #include "core/attention_spec.h"
+#include "engine/audit_counter.h"
 #include "engine/kv_policy.h"
 #include "kv/key_codes.h"
 
@@ -20,9 +21,10 @@ struct SelectJob {
   std::span<const std::byte* const> codes;  ///< key codes of each page
   std::span<const float> codebook;          ///< of this layer and head
   const AttendPolicy* policy = nullptr;
-  uint64_t seed = 0;   ///< kRandom: of this layer, head and position
-  bool probe = false;  ///< measure the mass left out, by exact scores of everything
-  AttendStats stats;   ///< out
+  uint64_t seed = 0;                 ///< kRandom: of this layer, head and position
+  bool probe = false;                ///< measure the mass left out, by exact scores of everything
+  AttendCounter* counter = nullptr;  ///< told of what is read; may be null
+  AttendStats stats;                 ///< out
 };
 
 /// Chooses in two stages and attends: codes of all tokens pick candidates, exact logits rank them,
@@ -35,6 +37,9 @@ class DecodeSelector {
 
   /// Whether the policy leaves anything out at this length; if not, dense attention serves.
   static bool selects(const AttendPolicy& policy, const AttentionSpec& spec, LogicalPos position);
+
+  /// First position that a layer's window lets a row at `position` see.
+  static LogicalPos first_visible(const AttentionSpec& spec, LogicalPos position);
 
   /// Runs all jobs of one layer.
   void attend(const AttentionSpec& spec, std::span<SelectJob> jobs);

@@ -4,6 +4,7 @@
 
 #include "base/clock.h"
 #include "engine/engine_impl.h"
+#include "intentkv/audit.h"
 #include "text/tool_call_parser.h"
 
 namespace ikv {
@@ -49,6 +50,7 @@ void EngineImpl::finish(RunningRequest& request, FinishReason reason) {
     result.session_id = public_id(request.record->id);
     remember_reply(request, result);
   }
+  if (request.audit != nullptr && request.has_sequence) make_audit(request, result);
   release(request);
   request.state->finish(std::move(result));
 }
@@ -77,6 +79,28 @@ void EngineImpl::describe_policy(const RunningRequest& request, KvUsage& usage) 
       }
     }
   }
+}
+
+// The session may remember less of the reply than was evaluated (a stop string); the audit shows
+// all of it.
+void EngineImpl::make_audit(const RunningRequest& request, GenerationResult& result) const {
+  TokenizedChat chat = request.prompt;
+  const auto begin = static_cast<LogicalPos>(chat.tokens.size());
+  const std::vector<TokenId>& reply = request.reply->tokens();
+  chat.tokens.insert(chat.tokens.end(), reply.begin(), reply.end());
+  const auto message = request.is_chat ? static_cast<int32_t>(request.messages.size()) : -1;
+  if (!reply.empty()) {
+    chat.spans.push_back({begin, static_cast<LogicalPos>(chat.tokens.size()), message,
+                          Role::kAssistant, SpanPart::kContent, false});
+  }
+  auto audit = std::make_shared<TurnAudit>(
+      request.audit->make_audit(*parts_.pool, request.sequence, parts_.policy, chat));
+  audit->session_id = result.session_id;
+  audit->turn = 1 + static_cast<int32_t>(
+                        std::count_if(request.messages.begin(), request.messages.end(),
+                                      [](const Message& m) { return m.role == Role::kAssistant; }));
+  audit->usage = result.usage;
+  result.audit = std::move(audit);
 }
 
 void EngineImpl::remember_reply(RunningRequest& request, GenerationResult& result) {

@@ -98,6 +98,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::chat(ChatRequest request, EventC
     running->session_key = session_store_key(request.session_id, request.cache_salt);
   }
   running->messages = std::move(request.messages);
+  if (request.audit) running->audit = std::make_unique<AuditRecorder>();
   return submit(std::move(running), request.generation, std::move(on_event));
 }
 
@@ -118,6 +119,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::complete(CompletionRequest reque
       }
     }
   }
+  if (request.audit) running->audit = std::make_unique<AuditRecorder>();
   const auto size = static_cast<LogicalPos>(running->prompt.tokens.size());
   running->prompt.spans = {{0, size, -1, Role::kUser, SpanPart::kContent, false}};
   return submit(std::move(running), request.generation, std::move(on_event));

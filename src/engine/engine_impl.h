@@ -108,6 +108,7 @@ class EngineImpl : public Engine {
   void finish(RunningRequest& request, FinishReason reason);
   void fail(RunningRequest& request, Error error);
   void describe_policy(const RunningRequest& request, KvUsage& usage) const;
+  void make_audit(const RunningRequest& request, GenerationResult& result) const;
   void remember_reply(RunningRequest& request, GenerationResult& result);
   void release(RunningRequest& request);
 

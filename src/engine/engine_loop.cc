@@ -110,13 +110,18 @@ void EngineImpl::run_step() {
       r.attend = parts_.policy.prunes() ? &parts_.policy.attend : nullptr;
       request.last_step = {};
       r.stats = &request.last_step;
+      if (request.audit != nullptr) {
+        request.audit->note_step();
+        request.audit->counter().grow(static_cast<size_t>(request.num_tokens()));
+        r.counter = &request.audit->counter();
+      }
     } else {
       r.tokens =
           std::span<const TokenId>(request.prompt.tokens)
               .subspan(static_cast<size_t>(request.num_evaluated), static_cast<size_t>(count));
       r.num_logit_rows = request.num_evaluated + count == request.num_prompt_tokens() ? 1 : 0;
       // The span's last queries decide on residency (design: section 5, level 1).
-      if (r.num_logit_rows > 0 && parts_.policy.demotes()) {
+      if (r.num_logit_rows > 0 && (parts_.policy.demotes() || request.audit != nullptr)) {
         r.num_mass_rows = std::min(count, kSpanQueries);
       }
     }
@@ -176,9 +181,11 @@ void EngineImpl::advance(RequestPtr& request, size_t logit_row) {
 
 // A page that finds no room for its smaller form stays as it is: nothing is lost by that.
 void EngineImpl::demote_for_turn(RunningRequest& request, size_t item) {
-  const Status status =
-      demote_pages(*parts_.pool, request.sequence, runner_.attention().page_mass(item),
-                   parts_.policy.resident, request.resident_stats);
+  const PageMass& mass = runner_.attention().page_mass(item);
+  if (request.audit != nullptr) request.audit->note_mass(mass);
+  const Status status = demote_pages(
+      *parts_.pool, request.sequence, mass, parts_.policy.resident, request.resident_stats,
+      request.audit != nullptr ? &request.audit->reasons() : nullptr);
   if (!status.ok()) log(LogLevel::kWarning, "level 1: " + status.error().message);
 }
 

@@ -23,6 +23,7 @@ struct PoolAttention::Item {
   const AttendPolicy* attend = nullptr;
   AttendStats* stats = nullptr;
   QueryCollector* queries = nullptr;
+  AttendCounter* counter = nullptr;
   LogicalPos mass_from = 0;  ///< rows from here on report their mass by page
   size_t first_row = 0;      ///< of the batch
   PageViewCache::Pages* pages = nullptr;
@@ -89,6 +90,7 @@ Status PoolAttention::begin_step(std::span<const StepRows> rows) {
     item.attend = codebooks_ != nullptr ? sequence.attend : nullptr;
     item.stats = sequence.stats;
     item.queries = sequence.queries;
+    item.counter = sequence.counter;
     item.mass_from = item.step.new_length - sequence.num_mass_rows;
     item.first_row = positions_.size();
     const auto committed = pool_.blocks(sequence.sequence);
@@ -343,6 +345,10 @@ void PoolAttention::add_decode_jobs(int layer, const AttentionSpec& spec, const 
     job.pages = std::span<const KvPageView>(item.pages->views[page]).first(num_pages);
     if (item.attend == nullptr || !DecodeSelector::selects(*item.attend, spec, job.position)) {
       decode_jobs_.push_back(job);
+      if (item.counter != nullptr) {
+        const LogicalPos begin = DecodeSelector::first_visible(spec, job.position);
+        item.counter->count_all(begin, job.position + 1);
+      }
       continue;
     }
     SelectJob select;
@@ -350,6 +356,7 @@ void PoolAttention::add_decode_jobs(int layer, const AttentionSpec& spec, const 
     select.codes = std::span<const std::byte* const>(item.pages->codes[page]).first(num_pages);
     select.codebook = codebooks_->head(layer, kv_head);
     select.policy = item.attend;
+    select.counter = item.counter;
     select.seed = (static_cast<uint64_t>(job.position) << 20) + page;
     select.probe = job.position % kProbeSteps == 0 && layer % kProbeLayers == 0;
     select_jobs_.push_back(select);

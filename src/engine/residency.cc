@@ -45,16 +45,20 @@ class HeadResidency {
     }
   }
 
-  Status demote(const ResidentBudget& budget, ResidencyStats& stats) {
+  Status demote(const ResidentBudget& budget, ResidencyStats& stats,
+                std::span<AuditReasons> audit) {
     const auto allowed = std::max<int64_t>(
         hot_pages_allowed(pool_, budget, layer_, static_cast<int64_t>(num_sealed_)),
         static_cast<int64_t>(num_pinned()));
     stats.cold_pages += num_sealed_ - hot_.size();
+    note_colds(audit);
     if (static_cast<int64_t>(hot_.size()) > allowed) {
       IKV_RETURN_IF_ERROR(choose(allowed));
       for (size_t i = 0; i < hot_.size(); ++i) {
-        if (reasons_[i] == KeepReason::kPruned) {
-          IKV_RETURN_IF_ERROR(demote_page(blocks_[i]));
+        const bool pruned = reasons_[i] == KeepReason::kPruned;
+        if (pruned) IKV_RETURN_IF_ERROR(demote_page(blocks_[i]));
+        note(audit, hot_[i], pruned ? &AuditReasons::demoted : &AuditReasons::score);
+        if (pruned) {
           ++stats.demoted_pages;
           ++stats.cold_pages;
         } else {
@@ -63,11 +67,31 @@ class HeadResidency {
       }
     } else {
       stats.hot_pages += hot_.size();
+      for (const size_t index : hot_) note(audit, index, &AuditReasons::room);
     }
     return {};
   }
 
  private:
+  // A pinned page is hot by its pin, whatever else speaks for it.
+  void note(std::span<AuditReasons> audit, size_t block_index, int32_t AuditReasons::*reason) {
+    if (audit.empty()) return;
+    if (pinned(block_index) && reason != &AuditReasons::demoted) {
+      reason = block_index == 0 ? &AuditReasons::pin : &AuditReasons::recent;
+    }
+    ++(audit[block_index].*reason);
+  }
+  void note_colds(std::span<AuditReasons> audit) {
+    if (audit.empty()) return;
+    for (size_t i = 0, next_hot = 0; i < num_sealed_; ++i) {
+      if (next_hot < hot_.size() && hot_[next_hot] == i) {
+        ++next_hot;
+      } else {
+        ++audit[i].earlier;
+      }
+    }
+  }
+
   bool pinned(size_t block_index) const {
     const auto recent = static_cast<size_t>(kRecentTokens / pool_.block_tokens());
     return block_index == 0 || block_index + recent >= num_sealed_;
@@ -115,7 +139,14 @@ class HeadResidency {
 }  // namespace
 
 Status demote_pages(KvPool& pool, KvSequenceId sequence, const PageMass& mass,
-                    const ResidentBudget& budget, ResidencyStats& stats) {
+                    const ResidentBudget& budget, ResidencyStats& stats,
+                    std::vector<AuditReasons>* reasons) {
+  if (reasons != nullptr) {
+    const auto num_sealed = static_cast<size_t>(pool.length(sequence) / pool.block_tokens());
+    reasons->assign(num_sealed, {});
+  }
+  const std::span<AuditReasons> audit =
+      reasons != nullptr ? std::span(*reasons) : std::span<AuditReasons>();
   if (budget.kind == ResidentBudget::Kind::kAll) return {};
   ++stats.decisions;
   stats.hot_pages = 0;
@@ -125,7 +156,8 @@ Status demote_pages(KvPool& pool, KvSequenceId sequence, const PageMass& mass,
       const auto page = static_cast<size_t>(pool.page_index(layer, head));
       const std::span<const float> own =
           page < mass.size() ? std::span<const float>(mass[page]) : std::span<const float>();
-      IKV_RETURN_IF_ERROR(HeadResidency(pool, sequence, layer, head, own).demote(budget, stats));
+      IKV_RETURN_IF_ERROR(
+          HeadResidency(pool, sequence, layer, head, own).demote(budget, stats, audit));
     }
   }
   return {};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "intentkv/audit.h"
 #include "kv/kv_pool.h"
 #include "pruning/budget.h"
 
@@ -28,8 +29,9 @@ struct ResidencyStats {
 /// Demotes to int4 what the intent wants least until at most the budget's share of each layer's and
 /// KV head's sealed pages is hot. The sink's page and the last 128 tokens stay hot. Demotion is
 /// one-way: a page demoted at an earlier turn stays so. Errors: kOutOfMemory leaves the rest as it
-/// is.
+/// is. `reasons`, unless null, gets each sealed block's.
 Status demote_pages(KvPool& pool, KvSequenceId sequence, const PageMass& mass,
-                    const ResidentBudget& budget, ResidencyStats& stats);
+                    const ResidentBudget& budget, ResidencyStats& stats,
+                    std::vector<AuditReasons>* reasons = nullptr);
 
 }  // namespace ikv

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/tokenized_chat.h"
+#include "engine/audit_recorder.h"
 #include "engine/generation_state.h"
 #include "engine/kv_policy.h"
 #include "engine/reply.h"
@@ -37,9 +38,10 @@ struct RunningRequest {
   int32_t limit_tokens = 0;   ///< promised: prompt and reply cannot outgrow this now
   int32_t wanted_tokens = 0;  ///< what it would grow to if memory allowed
 
-  AttendStats attend_stats;       ///< of level 2, over the reply's steps
-  AttendStats last_step;          ///< of the last step alone
-  ResidencyStats resident_stats;  ///< of level 1
+  AttendStats attend_stats;              ///< of level 2, over the reply's steps
+  AttendStats last_step;                 ///< of the last step alone
+  ResidencyStats resident_stats;         ///< of level 1
+  std::unique_ptr<AuditRecorder> audit;  ///< null: nobody asked
   Usage usage;
   int64_t submitted_us = 0;
   int64_t started_us = 0;

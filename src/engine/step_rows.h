@@ -5,6 +5,7 @@
 #include <span>
 
 #include "core/ids.h"
+#include "engine/audit_counter.h"
 #include "engine/kv_policy.h"
 #include "intent/query_collector.h"
 #include "kv/kv_pool_types.h"
@@ -19,6 +20,7 @@ struct StepRows {
   int32_t num_logit_rows = 0;            ///< logits are wanted of the last so many tokens
   const AttendPolicy* attend = nullptr;  ///< level 2 for decode rows; null: read everything
   AttendStats* stats = nullptr;          ///< where level 2 adds what it did
+  AttendCounter* counter = nullptr;      ///< decode rows: counts what they read; null: nobody asks
   /// Prefill rows: attention mass by page of the last so many rows (the span's last queries) is
   /// wanted; see PoolAttention::page_mass().
   int32_t num_mass_rows = 0;
