@@ -36,7 +36,7 @@ TEST(EngineMemoryTest, ARequestThatCannotFitIsRefusedWithFiguresAndTheEngineLive
   EngineConfig config = tiny_config();
   config.max_parallel = 2;
   config.prefill_chunk_tokens = 16;
-  config.kv_memory_bytes = 3u << 20;
+  config.kv_memory_bytes = 4600000;  // most of it scratch
   const auto engine = tiny_engine(config);
   ASSERT_NE(engine, nullptr);
   auto generation = engine->chat(chat_request({message(Role::kUser, filler(300, 1))}, 400));
@@ -52,7 +52,7 @@ TEST(EngineMemoryTest, ARequestThatCannotFitIsRefusedWithFiguresAndTheEngineLive
 
 TEST(EngineMemoryTest, RequestsThatDoNotFitTogetherWaitForEachOther) {
   EngineConfig config = tiny_config();
-  config.kv_memory_bytes = 4u << 20;
+  config.kv_memory_bytes = 4900000;  // most of it scratch
   config.prefill_chunk_tokens = 16;
   config.max_parallel = 4;
   const auto engine = tiny_engine(config);
