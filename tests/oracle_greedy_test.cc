@@ -36,8 +36,8 @@ struct GreedyPath {
   float tie_logits = 0.02f;
 };
 
-void PrintTo(const GreedyPath& path, std::ostream* out) {
-  *out << path.cache.name;
+std::ostream& operator<<(std::ostream& out, const GreedyPath& path) {
+  return out << path.cache.name;
 }
 
 class OracleGreedyTest : public ::testing::TestWithParam<GreedyPath> {
@@ -51,7 +51,7 @@ class OracleGreedyTest : public ::testing::TestWithParam<GreedyPath> {
     golden_ = nlohmann::json::parse(text);
     const auto hash = sha256_of_file(model_path());
     ASSERT_TRUE(hash.ok()) << hash.error().message;
-    if (*hash != golden_["model_sha256"]) {
+    if (*hash != golden_["model_sha256"].get<std::string>()) {
       GTEST_SKIP() << model_path() << " is another model than the goldens'";
     }
     const auto file = GgufFile::open(model_path());

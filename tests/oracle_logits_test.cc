@@ -36,8 +36,8 @@ struct OraclePath {
   OracleCacheKind cache;
 };
 
-void PrintTo(const OraclePath& path, std::ostream* out) {
-  *out << path.cache.name << ' ' << cpu_isa_name(path.isa);
+std::ostream& operator<<(std::ostream& out, const OraclePath& path) {
+  return out << path.cache.name << ' ' << cpu_isa_name(path.isa);
 }
 
 // The plain cache on every compute path, then the paged one, whose int8 pages are the default.
