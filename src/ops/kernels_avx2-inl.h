@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "ops/kernels.h"
+#include "ops/row_addresses.h"
 #include "ops/run_format.h"
 #include "ops/target_pragmas.h"
 
@@ -32,6 +33,12 @@ IKV_INLINE __m256i output_mask(size_t num_outputs, size_t octet) {
   const __m256i lanes = _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7);
   const int left = static_cast<int>(num_outputs) - static_cast<int>(octet * kLanes);
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(left), lanes);
+}
+
+// Makes the sums so far opaque: GCC otherwise re-orders sums of integers until all products of a
+// group are made, and kept in memory, before the first addition.
+IKV_INLINE void pin_sums(__m256i& a, __m256i& b) {
+  asm volatile("" : "+x"(a), "+x"(b));
 }
 
 // ---- codes ----

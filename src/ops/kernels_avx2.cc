@@ -11,7 +11,7 @@ namespace {
 constexpr size_t kBlockChunks = 16;
 constexpr size_t kTileRows = 4;
 // From so many rows on unpacking a panel first pays.
-constexpr size_t kUnpackRows = 12;
+constexpr size_t kUnpackRows = 8;
 
 struct alignas(64) UnpackedBlock {
   uint8_t codes[kBlockChunks * kChunkCodes];
@@ -64,55 +64,81 @@ struct TileRun {
   bool first;
 };
 
-// Some rows times one octet of outputs.
+// Adds the products of one group: some rows times two octets of outputs.
 template <int kGroup, int kRows>
-IKV_INLINE void run_octet(const TileRun& run, size_t octet) {
-  const __m256i mask = output_mask(run.num_outputs, octet);
-  float* out = run.out + octet * kLanes;
-  __m256 acc[kRows];
-  for (int r = 0; r < kRows; ++r) {
-    acc[r] = run.first ? _mm256_setzero_ps()
-                       : _mm256_maskload_ps(out + static_cast<size_t>(r) * run.out_stride, mask);
-  }
+IKV_INLINE void pair_dots(const uint8_t* codes, const RowAddresses& rows, __m256i dots[kRows][2]) {
   const __m256i even = _mm256_set1_epi16(0xFF);
+#pragma GCC unroll 8
+  for (int s = 0; s < kGroup / 4; ++s) {
+    const __m256i four0 = load(codes + s * 128);
+    const __m256i four1 = load(codes + s * 128 + 32);
+    const __m256i w[2][2] = {{_mm256_and_si256(four0, even), _mm256_srli_epi16(four0, 8)},
+                             {_mm256_and_si256(four1, even), _mm256_srli_epi16(four1, 8)}};
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) {
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        int32_t pair;
+        std::memcpy(&pair, rows.row(r) + s * 8 + half * 4, sizeof(pair));
+        const __m256i x = _mm256_set1_epi32(pair);
+        dots[r][0] = _mm256_add_epi32(dots[r][0], _mm256_madd_epi16(w[0][half], x));
+        dots[r][1] = _mm256_add_epi32(dots[r][1], _mm256_madd_epi16(w[1][half], x));
+      }
+      pin_sums(dots[r][0], dots[r][1]);
+    }
+  }
+}
+
+// Some rows times the outputs of the octets `octet` and `octet` + 1.
+template <int kGroup, int kRows>
+void run_octets(const TileRun& run, size_t octet) {
+  const __m256i masks[2] = {output_mask(run.num_outputs, octet),
+                            output_mask(run.num_outputs, octet + 1)};
+  float* out = run.out + octet * kLanes;
+  __m256 acc[kRows][2];
+#pragma GCC unroll 4
+  for (int r = 0; r < kRows; ++r) {
+    const float* row = out + static_cast<size_t>(r) * run.out_stride;
+    acc[r][0] = run.first ? _mm256_setzero_ps() : _mm256_maskload_ps(row, masks[0]);
+    acc[r][1] = run.first ? _mm256_setzero_ps() : _mm256_maskload_ps(row + kLanes, masks[1]);
+  }
   const uint8_t* codes = run.block->codes + octet * 32;
+  const float* scales = run.block->scales + octet * kLanes;
+  const float* mins = run.block->mins + octet * kLanes;
   const std::byte* values = run.values;
   for (size_t g = 0; g < run.num_groups; ++g) {
-    __m256i dots[kRows];
-    for (int r = 0; r < kRows; ++r) dots[r] = _mm256_setzero_si256();
-    for (int s = 0; s < kGroup / 4; ++s) {
-      const __m256i four = load(codes + s * 128);
-      const __m256i w02 = _mm256_and_si256(four, even);
-      const __m256i w13 = _mm256_srli_epi16(four, 8);
-      for (int r = 0; r < kRows; ++r) {
-        int32_t pairs[2];
-        std::memcpy(pairs, values + static_cast<size_t>(r) * run.stride + s * 8, sizeof(pairs));
-        const __m256i a = _mm256_madd_epi16(w02, _mm256_set1_epi32(pairs[0]));
-        const __m256i b = _mm256_madd_epi16(w13, _mm256_set1_epi32(pairs[1]));
-        dots[r] = _mm256_add_epi32(dots[r], _mm256_add_epi32(a, b));
-      }
-    }
-    const __m256 scale = _mm256_load_ps(run.block->scales + g * kPanelOutputs + octet * kLanes);
-    const __m256 min = _mm256_load_ps(run.block->mins + g * kPanelOutputs + octet * kLanes);
+    __m256i dots[kRows][2];
+#pragma GCC unroll 4
+    for (int r = 0; r < kRows; ++r) dots[r][0] = dots[r][1] = _mm256_setzero_si256();
+    pair_dots<kGroup, kRows>(codes, RowAddresses(values, run.stride), dots);
+    const RowAddresses sums(run.sums + g * sizeof(float), run.stride);
+#pragma GCC unroll 4
     for (int r = 0; r < kRows; ++r) {
       float sum;
-      std::memcpy(&sum, run.sums + static_cast<size_t>(r) * run.stride + g * sizeof(float),
-                  sizeof(sum));
-      acc[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[r]), scale, acc[r]);
-      acc[r] = _mm256_fmadd_ps(_mm256_set1_ps(sum), min, acc[r]);
+      std::memcpy(&sum, sums.row(r), sizeof(sum));
+#pragma GCC unroll 2
+      for (size_t c = 0; c < 2; ++c) {
+        const size_t entry = g * kPanelOutputs + c * kLanes;
+        acc[r][c] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(dots[r][c]), _mm256_load_ps(scales + entry),
+                                    acc[r][c]);
+        acc[r][c] = _mm256_fmadd_ps(_mm256_set1_ps(sum), _mm256_load_ps(mins + entry), acc[r][c]);
+      }
     }
     codes += kGroup * kPanelOutputs;
     values += kGroup * 2;
   }
+#pragma GCC unroll 4
   for (int r = 0; r < kRows; ++r) {
-    _mm256_maskstore_ps(out + static_cast<size_t>(r) * run.out_stride, mask, acc[r]);
+    float* row = out + static_cast<size_t>(r) * run.out_stride;
+    _mm256_maskstore_ps(row, masks[0], acc[r][0]);
+    _mm256_maskstore_ps(row + kLanes, masks[1], acc[r][1]);
   }
 }
 
 template <int kGroup, int kRows>
 void run_tile(const TileRun& run) {
-  for (size_t octet = 0; octet * kLanes < run.num_outputs; ++octet) {
-    run_octet<kGroup, kRows>(run, octet);
+  for (size_t octet = 0; octet * kLanes < run.num_outputs; octet += 2) {
+    run_octets<kGroup, kRows>(run, octet);
   }
 }
 

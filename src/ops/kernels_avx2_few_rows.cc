@@ -40,6 +40,11 @@ IKV_INLINE void dot_step(const uint8_t* planes, const Rows& rows, __m256i dots[k
   dot_octet<kRows>(code_vector<kBits, 2 * kStep>(planes + 32), values, dots[1]);
   dot_octet<kRows>(code_vector<kBits, 2 * kStep + 1>(planes), values, dots[2]);
   dot_octet<kRows>(code_vector<kBits, 2 * kStep + 1>(planes + 32), values, dots[3]);
+#pragma GCC unroll 2
+  for (int r = 0; r < kRows; ++r) {
+    pin_sums(dots[0][r], dots[1][r]);
+    pin_sums(dots[2][r], dots[3][r]);
+  }
 }
 
 template <int kBits, int kRows, int kFirstStep, int... kSteps>

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "ops/kernels.h"
+#include "ops/row_addresses.h"
 #include "ops/run_format.h"
 #include "ops/target_pragmas.h"
 
@@ -25,25 +26,6 @@ IKV_INLINE __m512i load(const void* p) {
 IKV_INLINE __m512 load_halves(const void* p) {
   return _mm512_cvtph_ps(_mm256_loadu_si256(static_cast<const __m256i*>(p)));
 }
-
-// Up to six rows, `stride` bytes apart, as addresses that fit into an instruction. Opaque, since
-// GCC otherwise computes them all ahead and keeps them in memory, a load more for each load.
-class RowAddresses {
- public:
-  IKV_INLINE RowAddresses(const std::byte* first, size_t stride)
-      : first_(first), fourth_(first + 3 * stride), stride_(stride) {
-    asm("" : "+r"(first_), "+r"(fourth_), "+r"(stride_));
-  }
-  IKV_INLINE const std::byte* row(int index) const {
-    return index < 3 ? first_ + static_cast<size_t>(index) * stride_
-                     : fourth_ + static_cast<size_t>(index - 3) * stride_;
-  }
-
- private:
-  const std::byte* first_;
-  const std::byte* fourth_;
-  size_t stride_;
-};
 
 // The hardware's own prefetch stops at pages and starts anew behind them.
 template <size_t kBytes>
