@@ -18,8 +18,9 @@ namespace ikv {
 class GgufFile;
 struct DecoderWeights;
 
-/// kPacked: weights in the layout of this CPU's kernels, 8-bit activations where they are exact
-/// enough. kReference: weights dequantised to float32 and plain loops, for tests and as an oracle.
+/// kPacked: weights in the kernels' layout and at the file's size, rows of 16 bits where weights
+/// are quantised (ops/matmul.h). kReference: weights dequantised to float32 and plain loops, for
+/// tests and as an oracle.
 enum class ComputePath : uint8_t { kPacked, kReference };
 
 struct ModelOptions {
