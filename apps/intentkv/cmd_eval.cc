@@ -15,6 +15,7 @@
 #include "calibration/model_fingerprint.h"
 #include "cli_error.h"
 #include "eval_data.h"
+#include "eval_hits.h"
 #include "eval_replay.h"
 #include "eval_report.h"
 #include "file_io.h"
@@ -44,6 +45,7 @@ struct EvalOptions {
   int max_sessions = 0;
   int block_tokens = 32;
   std::string code_kind = "product";
+  bool hit_rate = false;
 };
 
 Result<KvFormats> formats_of(const std::string& k, const std::string& v) {
@@ -197,6 +199,18 @@ Status run(const EvalOptions& options) {
     tokens.push_back(static_cast<int32_t>(session.tokens.size()));
   }
   Progress progress(std::move(tokens));
+  if (options.hit_rate) {
+    HitOptions hit_options;
+    hit_options.min_history = options.min_history;
+    IKV_ASSIGN_OR_RETURN(
+        const auto hits,
+        run_hit_rate(*model, &calibration.books, threads, reference, sessions, hit_options,
+                     [&](size_t session, int32_t done) { progress.show(session, done); }));
+    const Json json = hits_to_json(hits, hit_options);
+    std::printf("%s", hits_to_table(json).c_str());
+    if (options.json_path.empty()) return {};
+    return write_file(options.json_path, json.dump(2) + "\n");
+  }
   IKV_ASSIGN_OR_RETURN(const auto outcomes,
                        run_eval(*model, &calibration.books, threads, reference, variants, sessions,
                                 options.min_history, [&](size_t session, int32_t done, int32_t) {
@@ -250,6 +264,9 @@ void add_setting_flags(CLI::App& command, EvalOptions& options) {
       .add_option("--json", options.json_path,
                   "Write the summary there, and each token's figures beside it (.tokens.jsonl)")
       ->type_name("FILE");
+  command.add_flag("--hit-rate", options.hit_rate,
+                   "Instead: how much of what replies attend to each page policy would have kept "
+                   "hot, of 25 % and of 50 % of the pages");
   add_kv_policy_options(command, options.policy);
 }
 

@@ -108,7 +108,10 @@ Result<EvalSession> make_eval_session(const EvalConversation& conversation,
     if (span.role != Role::kAssistant || span.part != SpanPart::kContent || span.message < 0) {
       continue;
     }
-    EvalTurn turn{span.message, span.begin, span.end};
+    EvalTurn turn{span.message, span.begin, span.end, Role::kUser};
+    if (span.message > 0) {
+      turn.asked_by = conversation.messages[static_cast<size_t>(span.message) - 1].role;
+    }
     // The end mark is the reply's last prediction.
     if (i + 1 < chat.spans.size() && chat.spans[i + 1].part == SpanPart::kFooter) {
       turn.end = std::min(span.end + 1, chat.spans[i + 1].end);

@@ -28,6 +28,7 @@ struct EvalTurn {
   int32_t message = 0;
   LogicalPos begin = 0;
   LogicalPos end = 0;
+  Role asked_by = Role::kUser;  ///< of the message before it
 };
 
 /// A conversation as the engine would have stored it, cut at the last whole turn that fits.
