@@ -22,12 +22,13 @@ struct QueryView {
   int group = 0;
   int head_dim = 0;
   float scale = 0.0f;
-  const float* q = nullptr;      ///< [group][head_dim]
-  const int16_t* q16 = nullptr;  ///< [group][head_dim]; q ~ q16 * step
-  const int8_t* high = nullptr;  ///< [group][head_dim]; q16 = 256 * high + low
+  const float* q = nullptr;  ///< [group][head_dim]
+  /// Null where kernels work in floats. [group][head_dim]: q ~ (256 * high + low) * step.
+  const int8_t* high = nullptr;
   const int8_t* low = nullptr;
-  const float* steps = nullptr;   ///< [group]; `scale` multiplied in
-  const int32_t* bias = nullptr;  ///< [group]: 128 * sum(q16), the share of keys biased to unsigned
+  const float* steps = nullptr;  ///< [group]; `scale` multiplied in
+  const int32_t* bias =
+      nullptr;  ///< [group]: 128 * sum(q / step), the share of keys biased to unsigned
 };
 
 /// Rows that will be read soon: pages lie apart, so that the hardware does not foresee them.
@@ -59,6 +60,9 @@ struct ValueRows {
 
 /// Each result depends on its own entry and query alone, but for `values`, which adds in order.
 struct AttentionKernels {
+  /// Splits a query into two planes of bytes; returns the step and the sum of the integers. Null
+  /// where kernels need none.
+  float (*quantise)(const float* q, int head_dim, int8_t* high, int8_t* low, int32_t* sum);
   /// logits[g * stride + i] = scale * q_g . k_i, by KvFormat. May write up to kRunSlack - 1 floats
   /// after the last.
   void (*score[5])(const QueryView& query, const KeyRows& keys, float* logits, size_t stride);

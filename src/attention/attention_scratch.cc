@@ -6,8 +6,8 @@ namespace ikv {
 namespace {
 
 size_t query_plane_bytes(size_t num_queries, size_t head_dim) {
-  // Floats, 16-bit integers and two planes of bytes; step and bias.
-  return num_queries * (head_dim * 8 + 8) + sizeof(QueryView) + sizeof(int32_t);
+  // Floats and two planes of bytes; step and bias.
+  return num_queries * (head_dim * 6 + 8) + sizeof(QueryView) + sizeof(int32_t);
 }
 
 size_t decode_job_bytes(size_t group, size_t head_dim, size_t num_tokens) {

@@ -142,6 +142,7 @@ void values(const ValueRows& rows, const float* p, size_t stride, int group, int
 }
 
 constexpr AttentionKernels kDecodeTable = {
+    nullptr,
     {score<KvFormat::kF32>, score<KvFormat::kF16>, score<KvFormat::kBF16>, score<KvFormat::kInt8>,
      score<KvFormat::kInt4>},
     finish_logits,

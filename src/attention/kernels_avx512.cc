@@ -6,6 +6,8 @@ namespace ikv {
 
 const AttentionKernels& attention_kernels_avx512() {
   static constexpr AttentionKernels kTable = {
+      attention_avx512::quantise,
+
       {attention_avx512::score_f32, attention_avx512::score_f16, attention_avx512::score_bf16,
        attention_avx512::score_int8, attention_avx512::score_int4},
       attention_avx512::finish_logits,

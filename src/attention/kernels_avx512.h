@@ -5,6 +5,7 @@
 
 namespace ikv::attention_avx512 {
 
+float quantise(const float* q, int head_dim, int8_t* high, int8_t* low, int32_t* sum);
 void score_f32(const QueryView& query, const KeyRows& keys, float* logits, size_t stride);
 void score_f16(const QueryView& query, const KeyRows& keys, float* logits, size_t stride);
 void score_bf16(const QueryView& query, const KeyRows& keys, float* logits, size_t stride);

@@ -11,6 +11,7 @@ namespace {
 
 constexpr int kMaxHeadDim = 512;
 constexpr int kMaxTiles = kMaxHeadDim / 64;
+/// 127 * 256 + 127: the largest number whose high byte, rounded, is 127.
 constexpr float kMaxQ16 = 32639.0f;
 
 // GCC 12 drops a loop that only prefetches by the intrinsic, hence the instruction.
@@ -126,6 +127,13 @@ inline void score_plain(const QueryView& query, const KeyRows& keys, float* logi
   }
 }
 
+/// 16 integers as 256 * high + low with low from -128 to 127.
+inline void store_planes(__m512i x, int8_t* high, int8_t* low) {
+  const __m512i h = _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(128)), 8);
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(high), _mm512_cvtepi32_epi8(h));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(low), _mm512_cvtepi32_epi8(x));
+}
+
 /// A query for an int4 page: its product with the steps in two planes. Codes count from -8 here,
 /// which halves what rounding the product costs; the rest is the same for all keys of the page.
 struct PageQuery {
@@ -156,16 +164,33 @@ inline PageQuery quantise_for_page(const float* q, const uint8_t* scales, int n,
   for (int d = 0; d < n; d += 16) {
     const __m512 y = zero ? _mm512_setzero_ps() : _mm512_load_ps(product + d);
     const __m512i x = _mm512_cvtps_epi32(_mm512_mul_ps(y, inverse));
-    const __m512i h = _mm512_srai_epi32(_mm512_add_epi32(x, _mm512_set1_epi32(128)), 8);
     sum = _mm512_add_epi32(sum, x);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(high + d), _mm512_cvtepi32_epi8(h));
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(low + d), _mm512_cvtepi32_epi8(x));
+    store_planes(x, high + d, low + d);
   }
   return {zero ? 0.0f : max / kMaxQ16, 8 * _mm512_reduce_add_epi32(sum),
           _mm512_reduce_add_ps(base)};
 }
 
 }  // namespace
+
+float quantise(const float* q, int head_dim, int8_t* high, int8_t* low, int32_t* sum) {
+  __m512 most = _mm512_setzero_ps();
+  for (int d = 0; d < head_dim; d += 16) {
+    most = _mm512_max_ps(most, _mm512_abs_ps(_mm512_loadu_ps(q + d)));
+  }
+  const float max = _mm512_reduce_max_ps(most);
+  // A smaller maximum has no finite inverse; such a query scores zero.
+  const bool zero = !(max > 1e-30f);
+  const __m512 inverse = _mm512_set1_ps(zero ? 0.0f : kMaxQ16 / max);
+  __m512i total = _mm512_setzero_si512();
+  for (int d = 0; d < head_dim; d += 16) {
+    const __m512i x = _mm512_cvtps_epi32(_mm512_mul_ps(_mm512_loadu_ps(q + d), inverse));
+    total = _mm512_add_epi32(total, x);
+    store_planes(x, high + d, low + d);
+  }
+  *sum = _mm512_reduce_add_epi32(total);
+  return zero ? 0.0f : max / kMaxQ16;
+}
 
 void score_f32(const QueryView& query, const KeyRows& keys, float* logits, size_t stride) {
   score_plain<KvFormat::kF32>(query, keys, logits, stride);

@@ -254,10 +254,12 @@ void BlockedPrefill::run_tile(int first_query) {
     const auto index = static_cast<size_t>(query);
     const ptrdiff_t offset = static_cast<ptrdiff_t>(query) * spec_->head_dim;
     tile.q[i] = view.q + offset;
-    tile.high[i] = view.high + offset;
-    tile.low[i] = view.low + offset;
-    tile.steps[i] = view.steps[query];
-    tile.bias[i] = view.bias[query];
+    if (segment_.int8_keys) {
+      tile.high[i] = view.high + offset;
+      tile.low[i] = view.low + offset;
+      tile.steps[i] = view.steps[query];
+      tile.bias[i] = view.bias[query];
+    }
     state.max[i] = max_[index];
     state.sum[i] = sum_[index];
     const RowRange range = ranges_[index / static_cast<size_t>(group_)];

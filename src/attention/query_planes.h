@@ -30,18 +30,17 @@ class QueryPlanes {
   std::span<const int32_t> shifts() const { return shifts_; }
   std::span<const QueryView> views() const { return views_; }
   size_t size_bytes() const {
-    return vector_bytes(shifts_) + vector_bytes(views_) + vector_bytes(q_) + vector_bytes(q16_) +
-           vector_bytes(high_) + vector_bytes(low_) + vector_bytes(steps_) + vector_bytes(bias_);
+    return vector_bytes(shifts_) + vector_bytes(views_) + vector_bytes(q_) + vector_bytes(high_) +
+           vector_bytes(low_) + vector_bytes(steps_) + vector_bytes(bias_);
   }
 
  private:
   void collect_shifts(std::span<const KvPageView> pages);
-  void quantise(int num_rows, int head_dim, float scale);
+  void quantise(size_t num_rows, int head_dim, float scale);
 
   std::vector<int32_t> shifts_;
   std::vector<QueryView> views_;
   std::vector<float> q_;  // [shift][query][head_dim]
-  std::vector<int16_t> q16_;
   std::vector<int8_t> high_, low_;
   std::vector<float> steps_;   // [shift][query]
   std::vector<int32_t> bias_;  // [shift][query]
