@@ -23,7 +23,7 @@ struct AuditSpan {
 
 /// Pages of one block by the reason for their form; all zero for an unsealed block.
 struct AuditReasons {
-  int32_t pin = 0;      ///< hot: the attention sink
+  int32_t pin = 0;      ///< hot: the attention sink, or pinned by the client
   int32_t recent = 0;   ///< hot: the recent window
   int32_t score = 0;    ///< hot: among the most wanted by the turn's queries
   int32_t room = 0;     ///< hot: within the budget, nobody had to choose

@@ -27,6 +27,12 @@ struct EngineConfig {
   std::string kv_attend;           ///< level 2: "12.5%", "900", "mass=0.98", "all"; empty: 12.5%
   int kv_attend_min_tokens = 512;  ///< shorter histories are not pruned
   std::string kv_resident;         ///< level 1: "25%", "256MiB", "all"; empty: 25%
+  /// What level 1 ranks pages by: "exact" (default), "code", "moment", "box", "minmax", "dot",
+  /// "cosine", "lexical", "recent", "random", "lru".
+  std::string kv_page_scorer = "exact";
+  /// Whose queries it ranks them against: "span" (default), "first", "memory", "span+memory",
+  /// "stated".
+  std::string kv_intent = "span";
   int block_tokens = 32;           ///< tokens per block, a multiple of 16 in 16..128
   int prefill_chunk_tokens = 512;  ///< most prompt tokens evaluated in one step
   int max_parallel = 16;           ///< most generations that run at once; more wait

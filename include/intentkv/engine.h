@@ -9,6 +9,7 @@
 
 #include "intentkv/config.h"
 #include "intentkv/generation.h"
+#include "intentkv/intent.h"
 #include "intentkv/message.h"
 #include "intentkv/result.h"
 
@@ -23,6 +24,13 @@ struct ChatRequest {
   std::string session_id;            ///< empty: found by content, or new
   std::string cache_salt;            ///< requests with different salts never share cache
   GenerationConfig generation;
+  /// With kv_policy "intent": what the turn is about. It is read in a side branch after the prompt
+  /// and decides, with the newest message, what stays in full precision; it leaves no trace in
+  /// transcript, cache or sampler. At most a prefill chunk long.
+  StatedIntent intent;
+  /// Indices of messages whose cache is not demoted for this reply. Refused when they alone need
+  /// more than the budget of kv_resident.
+  std::vector<int32_t> pins;
   bool audit = false;  ///< GenerationResult::audit is wanted
 };
 

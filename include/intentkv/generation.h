@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -49,6 +50,11 @@ struct KvUsage {
   int64_t demoted_pages = 0;    ///< pages turned to int4 before this reply
   double missed_mass = 0.0;     ///< measured attention mass left out, mean over probes
   uint64_t num_probes = 0;
+  /// Cosine of this turn's mean query to the last turn's: it falls where the intent shifts. None in
+  /// a session's first turn.
+  std::optional<double> intent_similarity;
+  int32_t intent_tokens = 0;    ///< of a stated intent, evaluated in a side branch
+  int64_t pinned_pages = 0;     ///< kept hot because the client pinned their messages
   uint64_t resident_bytes = 0;  ///< of the session's keys and values, as they stand
 };
 

@@ -74,20 +74,20 @@ Status check_context(EngineConfig& config, const ModelConfig& model) {
                         std::to_string(model.context_tokens));
 }
 
-Result<KvPoolConfig> pool_config(const EngineConfig& config, const Model& model, bool codes,
-                                 bool demotable) {
+Result<KvPoolConfig> pool_config(const EngineConfig& config, const Model& model,
+                                 const KvPolicy& policy, bool codes) {
   KvFormats formats;
   IKV_ASSIGN_OR_RETURN(formats.k, parse_cache_type("cache_type_k", config.cache_type_k));
   IKV_ASSIGN_OR_RETURN(formats.v, parse_cache_type("cache_type_v", config.cache_type_v));
-  return make_pool_config(model, formats, config.block_tokens, codes, demotable);
+  return make_pool_config(model, formats, config.block_tokens, codes, policy.demotes(),
+                          policy.asks_digests());
 }
 
 // Scratch and pages share one cap. The pool names its own minimum; scratch is added to it here.
 Status create_pool(EngineParts& parts) {
   const EngineConfig& config = parts.config;
-  IKV_ASSIGN_OR_RETURN(
-      KvPoolConfig pool,
-      pool_config(config, *parts.model, !parts.codebooks.empty(), parts.policy.demotes()));
+  IKV_ASSIGN_OR_RETURN(KvPoolConfig pool,
+                       pool_config(config, *parts.model, parts.policy, !parts.codebooks.empty()));
   parts.ledger = std::make_unique<MemoryLedger>(config.kv_memory_bytes);
   auto created = KvPool::create(std::move(pool), parts.ledger.get());
   if (!created.ok()) return created.error();
@@ -139,6 +139,8 @@ Result<KvPolicy> make_policy(const EngineConfig& config) {
   IKV_ASSIGN_OR_RETURN(
       policy.resident,
       parse_resident_budget(config.kv_resident.empty() ? kDefaultResident : config.kv_resident));
+  IKV_RETURN_IF_ERROR(parse_page_scorer(config.kv_page_scorer, policy.pages));
+  IKV_ASSIGN_OR_RETURN(policy.pages.intent, parse_intent_choice(config.kv_intent));
   return policy;
 }
 
@@ -170,7 +172,7 @@ Result<std::unique_ptr<Engine>> Engine::create(const EngineConfig& config) {
   parts.model_name = parts.model->config().name;
   IKV_RETURN_IF_ERROR(check_context(parts.config, parts.model->config()));
   IKV_ASSIGN_OR_RETURN(parts.policy, make_policy(config));
-  if (parts.policy.prunes()) {
+  if (parts.policy.asks_codes()) {
     IKV_ASSIGN_OR_RETURN(Calibration calibration,
                          load_or_fit_codebooks(*parts.model, *parts.tokenizer, fingerprint,
                                                calibration_options(config), *parts.threads));

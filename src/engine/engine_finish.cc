@@ -49,6 +49,7 @@ void EngineImpl::finish(RunningRequest& request, FinishReason reason) {
   if (request.record != nullptr) {
     result.session_id = public_id(request.record->id);
     remember_reply(request, result);
+    remember_reply_intent(request, result.message);
   }
   if (request.audit != nullptr && request.has_sequence) make_audit(request, result);
   release(request);
@@ -70,6 +71,7 @@ void EngineImpl::describe_policy(const RunningRequest& request, KvUsage& usage) 
   }
   usage.demoted_pages = static_cast<int64_t>(request.resident_stats.demoted_pages);
   usage.num_probes = all.probes;
+  usage.pinned_pages = static_cast<int64_t>(request.resident_stats.pinned_pages);
   if (all.probes > 0) usage.missed_mass = all.missed_mass / static_cast<double>(all.probes);
   if (!request.has_sequence) return;
   for (const BlockId block : parts_.pool->blocks(request.sequence)) {

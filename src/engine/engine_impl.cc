@@ -17,6 +17,9 @@ EngineImpl::EngineImpl(EngineParts parts)
     : parts_(std::move(parts)),
       runner_(*parts_.model, *parts_.pool, parts_.codebooks.empty() ? nullptr : &parts_.codebooks,
               *parts_.threads),
+      turn_intent_(*parts_.model, *parts_.pool,
+                   parts_.codebooks.empty() ? nullptr : &parts_.codebooks, *parts_.threads,
+                   parts_.policy.pages),
       scheduler_(parts_.config.prefill_chunk_tokens),
       sessions_(*parts_.pool, static_cast<size_t>(parts_.config.max_sessions),
                 [this](KvSequenceId sequence) { runner_.forget(sequence); }) {
@@ -98,6 +101,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::chat(ChatRequest request, EventC
     running->session_key = session_store_key(request.session_id, request.cache_salt);
   }
   running->messages = std::move(request.messages);
+  IKV_RETURN_IF_ERROR(set_intent(*running, request.intent, request.pins));
   if (request.audit) running->audit = std::make_unique<AuditRecorder>();
   return submit(std::move(running), request.generation, std::move(on_event));
 }
@@ -121,6 +125,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::complete(CompletionRequest reque
   }
   if (request.audit) running->audit = std::make_unique<AuditRecorder>();
   const auto size = static_cast<LogicalPos>(running->prompt.tokens.size());
+  IKV_RETURN_IF_ERROR(set_intent(*running, {}, {}));
   running->prompt.spans = {{0, size, -1, Role::kUser, SpanPart::kContent, false}};
   return submit(std::move(running), request.generation, std::move(on_event));
 }

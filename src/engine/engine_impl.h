@@ -89,10 +89,18 @@ class EngineImpl : public Engine {
   void run_step();
   StepPlan plan_step();
   void advance(RequestPtr& request, size_t logit_row);
-  void demote_for_turn(RunningRequest& request, size_t item);
   void extend_promise(RunningRequest& request);
   void publish_stats();
   void fail_all(const Error& error);
+
+  // Level 1: engine_turn.cc. The first two on clients' threads.
+  Status set_intent(RunningRequest& running, const StatedIntent& stated,
+                    const std::vector<int32_t>& pins) const;
+  Status check_pins(const RunningRequest& running, const std::vector<int32_t>& pins) const;
+  std::optional<IntentQueries> read_stated_intent(RunningRequest& request);
+  void begin_turn(RunningRequest& request, const PageMass& mass);
+  Status decide_residency(RunningRequest& request, const PageMass& mass);
+  void remember_reply_intent(RunningRequest& request, const Message& reply);
 
   // Engine's thread: engine_admission.cc.
   void admit();
@@ -114,6 +122,7 @@ class EngineImpl : public Engine {
 
   EngineParts parts_;
   StepRunner runner_;
+  TurnIntent turn_intent_;
   StepScheduler scheduler_;
   SessionStore sessions_;
 

@@ -11,7 +11,6 @@ namespace {
 
 // A reply without max_tokens grows by steps of so many promised tokens.
 constexpr int32_t kPromiseStep = 256;
-constexpr int32_t kSpanQueries = 8;
 
 }  // namespace
 
@@ -110,6 +109,7 @@ void EngineImpl::run_step() {
       r.attend = parts_.policy.prunes() ? &parts_.policy.attend : nullptr;
       request.last_step = {};
       r.stats = &request.last_step;
+      if (request.intent != nullptr) r.queries = &request.intent->reply;
       if (request.audit != nullptr) {
         request.audit->note_step();
         request.audit->counter().grow(static_cast<size_t>(request.num_tokens()));
@@ -124,11 +124,14 @@ void EngineImpl::run_step() {
       if (r.num_logit_rows > 0 && (parts_.policy.demotes() || request.audit != nullptr)) {
         r.num_mass_rows = std::min(count, kSpanQueries);
       }
+      if (request.intent != nullptr) r.queries = &request.intent->span;
     }
     rows.push_back(r);
     owner.push_back(i);
   }
   Status status = runner_.run(rows);
+  std::vector<PageMass> masses(rows.size());  // a side branch overwrites them
+  for (size_t i = 0; i < rows.size(); ++i) masses[i] = runner_.attention().take_page_mass(i);
   ++stats_.steps;
   size_t logit_row = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -141,7 +144,7 @@ void EngineImpl::run_step() {
     if (!rows[i].decode) {
       request->num_evaluated += static_cast<int32_t>(rows[i].tokens.size());
       stats_.prompt_tokens_evaluated += rows[i].tokens.size();
-      if (rows[i].num_mass_rows > 0) demote_for_turn(*request, i);
+      if (rows[i].num_logit_rows > 0) begin_turn(*request, masses[i]);
     } else {
       request->attend_stats += request->last_step;
     }
@@ -177,16 +180,6 @@ void EngineImpl::advance(RequestPtr& request, size_t logit_row) {
   if (!reason) return;
   finish(*request, *reason);
   request.reset();
-}
-
-// A page that finds no room for its smaller form stays as it is: nothing is lost by that.
-void EngineImpl::demote_for_turn(RunningRequest& request, size_t item) {
-  const PageMass& mass = runner_.attention().page_mass(item);
-  if (request.audit != nullptr) request.audit->note_mass(mass);
-  const Status status = demote_pages(
-      *parts_.pool, request.sequence, mass, parts_.policy.resident, request.resident_stats,
-      request.audit != nullptr ? &request.audit->reasons() : nullptr);
-  if (!status.ok()) log(LogLevel::kWarning, "level 1: " + status.error().message);
 }
 
 void EngineImpl::extend_promise(RunningRequest& request) {

@@ -282,10 +282,6 @@ void PoolAttention::add_page_mass() {
   }
 }
 
-const std::vector<std::vector<float>>& PoolAttention::page_mass(size_t item) const {
-  return page_mass_[item];
-}
-
 void PoolAttention::attend_decode_rows(int layer, const AttentionSpec& spec, const float* q,
                                        float* out) {
   size_t most_parts = 0;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "attention/paged_attention.h"
@@ -38,7 +39,11 @@ class PoolAttention : public LayerAttention {
 
   /// Attention mass by sealed page of the step's item `item`, of the last rows that StepRows asked
   /// for: [page index of a block][block]. Valid until the next begin_step().
-  const std::vector<std::vector<float>>& page_mass(size_t item) const;
+  const std::vector<std::vector<float>>& page_mass(size_t item) const { return page_mass_[item]; }
+  /// The same, moved out.
+  std::vector<std::vector<float>> take_page_mass(size_t item) {
+    return std::move(page_mass_[item]);
+  }
 
   /// A closed sequence's tables go.
   void forget(KvSequenceId sequence) { views_.forget(sequence); }

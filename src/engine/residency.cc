@@ -13,28 +13,12 @@ namespace {
 
 constexpr int32_t kRecentTokens = 128;
 
-// Hot pages allowed of `num_sealed` pages of one layer and KV head.
-int64_t hot_pages_allowed(const KvPool& pool, const ResidentBudget& budget, int layer,
-                          int64_t num_sealed) {
-  if (budget.kind == ResidentBudget::Kind::kShare) {
-    return static_cast<int64_t>(
-        std::floor(static_cast<double>(budget.share) * static_cast<double>(num_sealed)));
-  }
-  // Bytes of the whole session: what is not hot takes the cold size.
-  const double hot = pool.sealed_layout(layer).page_bytes;
-  const double cold = pool.layout(layer, kColdFormats)->page_bytes;
-  const double per_page = static_cast<double>(budget.bytes) / pool.pages_per_block();
-  const double free = per_page - static_cast<double>(num_sealed) * cold;
-  if (hot <= cold || free <= 0) return 0;
-  return std::min(num_sealed, static_cast<int64_t>(free / (hot - cold)));
-}
-
 // One layer and KV head of one sequence.
 class HeadResidency {
  public:
   HeadResidency(KvPool& pool, KvSequenceId sequence, int layer, int kv_head,
-                std::span<const float> mass)
-      : pool_(pool), layer_(layer), kv_head_(kv_head) {
+                std::span<const float> mass, std::span<const uint8_t> client_pins)
+      : pool_(pool), layer_(layer), kv_head_(kv_head), client_pins_(client_pins) {
     const auto blocks = pool.blocks(sequence);
     num_sealed_ = static_cast<size_t>(pool.length(sequence) / pool.block_tokens());
     for (size_t i = 0; i < num_sealed_; ++i) {
@@ -51,6 +35,8 @@ class HeadResidency {
         hot_pages_allowed(pool_, budget, layer_, static_cast<int64_t>(num_sealed_)),
         static_cast<int64_t>(num_pinned()));
     stats.cold_pages += num_sealed_ - hot_.size();
+    stats.pinned_pages += static_cast<uint64_t>(std::count_if(
+        hot_.begin(), hot_.end(), [&](size_t i) { return client_pinned(i) && !forced(i); }));
     note_colds(audit);
     if (static_cast<int64_t>(hot_.size()) > allowed) {
       IKV_RETURN_IF_ERROR(choose(allowed));
@@ -77,7 +63,8 @@ class HeadResidency {
   void note(std::span<AuditReasons> audit, size_t block_index, int32_t AuditReasons::*reason) {
     if (audit.empty()) return;
     if (pinned(block_index) && reason != &AuditReasons::demoted) {
-      reason = block_index == 0 ? &AuditReasons::pin : &AuditReasons::recent;
+      const bool recent = forced(block_index) && block_index != 0;
+      reason = recent ? &AuditReasons::recent : &AuditReasons::pin;
     }
     ++(audit[block_index].*reason);
   }
@@ -92,9 +79,15 @@ class HeadResidency {
     }
   }
 
-  bool pinned(size_t block_index) const {
+  bool forced(size_t block_index) const {
     const auto recent = static_cast<size_t>(kRecentTokens / pool_.block_tokens());
     return block_index == 0 || block_index + recent >= num_sealed_;
+  }
+  bool client_pinned(size_t block_index) const {
+    return block_index < client_pins_.size() && client_pins_[block_index] != 0;
+  }
+  bool pinned(size_t block_index) const {
+    return forced(block_index) || client_pinned(block_index);
   }
   size_t num_pinned() const {
     return static_cast<size_t>(
@@ -129,6 +122,7 @@ class HeadResidency {
   KvPool& pool_;
   int layer_;
   int kv_head_;
+  std::span<const uint8_t> client_pins_;
   size_t num_sealed_ = 0;
   std::vector<size_t> hot_;  // block indices
   std::vector<BlockId> blocks_;
@@ -138,9 +132,24 @@ class HeadResidency {
 
 }  // namespace
 
+int64_t hot_pages_allowed(const KvPool& pool, const ResidentBudget& budget, int layer,
+                          int64_t num_sealed) {
+  if (budget.kind == ResidentBudget::Kind::kShare) {
+    return static_cast<int64_t>(
+        std::floor(static_cast<double>(budget.share) * static_cast<double>(num_sealed)));
+  }
+  // Bytes of the whole session: what is not hot takes the cold size.
+  const double hot = pool.sealed_layout(layer).page_bytes;
+  const double cold = pool.layout(layer, kColdFormats)->page_bytes;
+  const double per_page = static_cast<double>(budget.bytes) / pool.pages_per_block();
+  const double free = per_page - static_cast<double>(num_sealed) * cold;
+  if (hot <= cold || free <= 0) return 0;
+  return std::min(num_sealed, static_cast<int64_t>(free / (hot - cold)));
+}
+
 Status demote_pages(KvPool& pool, KvSequenceId sequence, const PageMass& mass,
                     const ResidentBudget& budget, ResidencyStats& stats,
-                    std::vector<AuditReasons>* reasons) {
+                    std::vector<AuditReasons>* reasons, std::span<const uint8_t> client_pins) {
   if (reasons != nullptr) {
     const auto num_sealed = static_cast<size_t>(pool.length(sequence) / pool.block_tokens());
     reasons->assign(num_sealed, {});
@@ -151,13 +160,14 @@ Status demote_pages(KvPool& pool, KvSequenceId sequence, const PageMass& mass,
   ++stats.decisions;
   stats.hot_pages = 0;
   stats.cold_pages = 0;
+  stats.pinned_pages = 0;
   for (int layer = 0; layer < pool.num_layers(); ++layer) {
     for (int head = 0; head < pool.num_kv_heads(layer); ++head) {
       const auto page = static_cast<size_t>(pool.page_index(layer, head));
       const std::span<const float> own =
           page < mass.size() ? std::span<const float>(mass[page]) : std::span<const float>();
-      IKV_RETURN_IF_ERROR(
-          HeadResidency(pool, sequence, layer, head, own).demote(budget, stats, audit));
+      IKV_RETURN_IF_ERROR(HeadResidency(pool, sequence, layer, head, own, client_pins)
+                              .demote(budget, stats, audit));
     }
   }
   return {};

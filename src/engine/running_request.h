@@ -11,6 +11,7 @@
 #include "engine/generation_state.h"
 #include "engine/kv_policy.h"
 #include "engine/reply.h"
+#include "engine/request_intent.h"
 #include "engine/residency.h"
 #include "engine/session_store.h"
 #include "intentkv/config.h"
@@ -38,10 +39,11 @@ struct RunningRequest {
   int32_t limit_tokens = 0;   ///< promised: prompt and reply cannot outgrow this now
   int32_t wanted_tokens = 0;  ///< what it would grow to if memory allowed
 
-  AttendStats attend_stats;              ///< of level 2, over the reply's steps
-  AttendStats last_step;                 ///< of the last step alone
-  ResidencyStats resident_stats;         ///< of level 1
-  std::unique_ptr<AuditRecorder> audit;  ///< null: nobody asked
+  AttendStats attend_stats;               ///< of level 2, over the reply's steps
+  AttendStats last_step;                  ///< of the last step alone
+  ResidencyStats resident_stats;          ///< of level 1
+  std::unique_ptr<AuditRecorder> audit;   ///< null: nobody asked
+  std::unique_ptr<RequestIntent> intent;  ///< null: kv_policy is off
   Usage usage;
   int64_t submitted_us = 0;
   int64_t started_us = 0;

@@ -71,6 +71,7 @@ Result<SessionRecord*> SessionStore::fork(SessionRecord& source, std::string new
   SessionRecord& copy = create(std::move(new_id), source.share_key);
   source.busy = was_busy;
   copy.transcript = source.transcript;
+  copy.intent = source.intent;
   if (source.sequence) {
     auto sequence = pool_.fork(*source.sequence, pool_.length(*source.sequence));
     if (!sequence.ok()) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <unordered_map>
 
+#include "engine/turn_intent.h"
 #include "kv/kv_pool.h"
 #include "session/transcript.h"
 
@@ -21,6 +22,7 @@ struct SessionRecord {
   KvShareKey share_key;
   Transcript transcript;
   std::optional<KvSequenceId> sequence;
+  IntentHistory intent;  ///< what level 1 remembers of earlier turns
   bool busy = false;
   uint64_t last_used = 0;  ///< logical time
 };

@@ -45,6 +45,14 @@ Status StepRunner::run(std::span<const StepRows> rows) {
   return status;
 }
 
+Status StepRunner::probe(const StepRows& rows) {
+  IKV_RETURN_IF_ERROR(reserve({&rows, 1}));
+  Status status = attention_.begin_step({&rows, 1});
+  if (status.ok()) status = model_.forward({rows.tokens, {}}, attention_, workspace_, nullptr);
+  pool_.abandon(rows.sequence);
+  return status;
+}
+
 Status StepRunner::forward(std::span<const StepRows> rows) {
   tokens_.clear();
   logit_rows_.clear();

@@ -27,6 +27,10 @@ class StepRunner {
   /// kInvalidArgument (token out of the vocabulary).
   Status run(std::span<const StepRows> rows);
 
+  /// Evaluates prefill rows and gives back all that they wrote: the pool is as before, and so are
+  /// the last run()'s logits. What is left is what `rows` notes (queries). Errors as run().
+  Status probe(const StepRows& rows);
+
   /// Logits [vocabulary] of the last run(), in the order of the rows that asked for them; valid
   /// until the next run().
   std::span<const float> logits(size_t logit_row) const;

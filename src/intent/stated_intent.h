@@ -3,20 +3,11 @@
 
 #include <cstddef>
 #include <string>
-#include <utility>
-#include <vector>
 
 #include "base/result.h"
+#include "intentkv/intent.h"
 
 namespace ikv {
-
-/// Free text, or the parts of a plan's step; both may be given.
-struct StatedIntent {
-  std::string text;
-  std::string name;                                        ///< such as "book_flight"
-  std::vector<std::pair<std::string, std::string>> slots;  ///< in the caller's order
-  std::string plan_step;
-};
 
 /// Longest text that intent_text() makes; what an intent costs is a run of the model over it.
 inline constexpr size_t kMaxStatedIntentBytes = 8192;
