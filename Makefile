@@ -53,9 +53,8 @@ check-tsan: setup ## Tests of the threaded layers under ThreadSanitizer
 fuzz: setup ## libFuzzer targets, FUZZ_SECONDS (120) each
 	@tools/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
 
-serve: ## The HTTP server (not in this version yet)
-	@echo "make serve: this version has no HTTP server yet; \`make demo\` and" \
-	      "\`$(INTENTKV) chat\` talk to a model from the terminal" >&2; exit 1
+serve: model ## OpenAI-compatible server on http://127.0.0.1:8080 (SERVE_FLAGS adds flags)
+	@$(INTENTKV) serve --model models/smollm2-135m-instruct-q4_1.gguf $(SERVE_FLAGS)
 
 clean: ## Remove build/ (keeps models/ and .venv)
 	rm -rf build

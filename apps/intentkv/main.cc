@@ -15,6 +15,7 @@
 #include "cmd_chat.h"
 #include "cmd_eval.h"
 #include "cmd_generate.h"
+#include "cmd_serve.h"
 #endif
 
 namespace ikv {
@@ -50,6 +51,7 @@ int run(int argc, char** argv) {
   int exit_code = kExitOk;
 #ifdef IKV_WITH_ENGINE
   add_chat_command(app, exit_code);
+  add_serve_command(app, exit_code);
   add_generate_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_eval_command(app, exit_code);
