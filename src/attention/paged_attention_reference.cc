@@ -49,7 +49,8 @@ std::vector<double> rotated_query(const AttentionSpec& spec, const float* q, int
   const auto half = static_cast<size_t>(spec.rope->num_dims / 2);
   const bool interleaved = spec.rope->pairs == RopePairs::kInterleaved;
   for (size_t i = 0; i < half; ++i) {
-    const double angle = -static_cast<double>(shift) * static_cast<double>(spec.rope->inverse_freq[i]);
+    const double angle =
+        -static_cast<double>(shift) * static_cast<double>(spec.rope->inverse_freq[i]);
     double& a = out[interleaved ? 2 * i : i];
     double& b = out[interleaved ? 2 * i + 1 : i + half];
     const double x = a, y = b;
