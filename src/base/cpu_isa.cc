@@ -35,6 +35,7 @@ bool has_f16c() {
 
 CpuIsa detect() {
 #if defined(__x86_64__) && defined(__GNUC__)
+  __builtin_cpu_init();  // tests may ask before main()
   if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !has_f16c()) {
     return CpuIsa::kScalar;
   }
