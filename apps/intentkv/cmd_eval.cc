@@ -16,6 +16,7 @@
 #include "cli_error.h"
 #include "eval_data.h"
 #include "eval_hits.h"
+#include "eval_needles.h"
 #include "eval_replay.h"
 #include "eval_report.h"
 #include "file_io.h"
@@ -46,6 +47,7 @@ struct EvalOptions {
   int block_tokens = 32;
   std::string code_kind = "product";
   bool hit_rate = false;
+  bool needles = false;
 };
 
 Result<KvFormats> formats_of(const std::string& k, const std::string& v) {
@@ -104,7 +106,8 @@ Result<std::vector<EvalVariant>> make_variants(const EvalOptions& options) {
 }
 
 Result<std::vector<EvalSession>> load_sessions(const EvalOptions& options,
-                                               const ChatTemplate& chat_template) {
+                                               const ChatTemplate& chat_template,
+                                               const Tokenizer& tokenizer) {
   const std::set<std::string> wanted(options.ids.begin(), options.ids.end());
   std::vector<EvalSession> sessions;
   for (const std::string& path : options.data_paths) {
@@ -115,6 +118,10 @@ Result<std::vector<EvalSession>> load_sessions(const EvalOptions& options,
       if (!session.ok()) {
         return make_error(session.error().code,
                           "'" + path + "', " + conversation.id + ": " + session.error().message);
+      }
+      if (options.needles) {
+        IKV_RETURN_IF_ERROR(add_needles(conversation, chat_template, tokenizer, *session));
+        if (session->needles.empty()) continue;
       }
       const bool counts =
           std::any_of(session->turns.begin(), session->turns.end(),
@@ -175,12 +182,24 @@ Status write_results(const EvalOptions& options, const std::vector<EvalVariant>&
   return write_file(options.json_path + ".tokens.jsonl", records);
 }
 
+Status write_needles(const EvalOptions& options, const std::vector<EvalVariant>& variants,
+                     const std::vector<NeedleOutcome>& outcomes,
+                     const std::vector<EvalSession>& sessions) {
+  std::vector<Json> summaries;
+  for (size_t i = 0; i < variants.size(); ++i) {
+    summaries.push_back(needles_to_json(variants[i], outcomes[i], sessions));
+  }
+  std::printf("%s", needles_to_table(summaries).c_str());
+  if (options.json_path.empty()) return {};
+  return write_file(options.json_path, Json(summaries).dump(2) + "\n");
+}
+
 Status run(const EvalOptions& options) {
   IKV_ASSIGN_OR_RETURN(const std::vector<EvalVariant> variants, make_variants(options));
   IKV_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::open(options.model_path));
   IKV_ASSIGN_OR_RETURN(const auto tokenizer, load_tokenizer(file));
   IKV_ASSIGN_OR_RETURN(const auto chat_template, load_chat_template(file, tokenizer));
-  IKV_ASSIGN_OR_RETURN(const auto sessions, load_sessions(options, *chat_template));
+  IKV_ASSIGN_OR_RETURN(const auto sessions, load_sessions(options, *chat_template, *tokenizer));
   const int cores = static_cast<int>(sysconf(_SC_NPROCESSORS_ONLN));
   ThreadPool threads(options.num_threads > 0 ? options.num_threads : std::max(1, cores));
   const std::string fingerprint = model_fingerprint(file);
@@ -210,6 +229,14 @@ Status run(const EvalOptions& options) {
     std::printf("%s", hits_to_table(json).c_str());
     if (options.json_path.empty()) return {};
     return write_file(options.json_path, json.dump(2) + "\n");
+  }
+  if (options.needles) {
+    IKV_ASSIGN_OR_RETURN(
+        const auto outcomes,
+        run_needles(*model, &calibration.books, threads, reference, variants, sessions,
+                    options.min_history,
+                    [&](size_t session, int32_t done, int32_t) { progress.show(session, done); }));
+    return write_needles(options, variants, outcomes, sessions);
   }
   IKV_ASSIGN_OR_RETURN(const auto outcomes,
                        run_eval(*model, &calibration.books, threads, reference, variants, sessions,
@@ -267,6 +294,9 @@ void add_setting_flags(CLI::App& command, EvalOptions& options) {
   command.add_flag("--hit-rate", options.hit_rate,
                    "Instead: how much of what replies attend to each page policy would have kept "
                    "hot, of 25 % and of 50 % of the pages");
+  command.add_flag("--needles", options.needles,
+                   "Instead: ask the recorded questions at their places and compare how likely "
+                   "their answers are");
   add_kv_policy_options(command, options.policy);
 }
 

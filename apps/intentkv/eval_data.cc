@@ -47,6 +47,16 @@ Result<Message> parse_message(const Json& json) {
   return message;
 }
 
+EvalQuestion parse_question(const Json& json) {
+  EvalQuestion question;
+  question.after_turn = json.value("after_turn", -1);
+  question.question = json.value("question", std::string());
+  question.answer = json.contains("answer") ? text_of(json["answer"]) : "";
+  question.probe = json.value("probe", std::string());
+  question.pair = json.value("pair", std::string());
+  return question;
+}
+
 Result<EvalConversation> parse_conversation(const Json& json, const std::string& fallback_id) {
   const Json& messages = json.is_object() && json.contains("messages") ? json["messages"] : json;
   if (!messages.is_array()) return invalid_file("no list of messages");
@@ -56,6 +66,10 @@ Result<EvalConversation> parse_conversation(const Json& json, const std::string&
   for (const Json& message : messages) {
     IKV_ASSIGN_OR_RETURN(Message parsed, parse_message(message));
     conversation.messages.push_back(std::move(parsed));
+  }
+  if (!json.is_object() || !json.contains("questions")) return conversation;
+  for (const Json& question : json["questions"]) {
+    conversation.questions.push_back(parse_question(question));
   }
   return conversation;
 }
@@ -127,6 +141,47 @@ Result<EvalSession> make_eval_session(const EvalConversation& conversation,
   chat.tokens.resize(static_cast<size_t>(whole));
   session.tokens = std::move(chat.tokens);
   return session;
+}
+
+Status add_needles(const EvalConversation& conversation, const ChatTemplate& chat_template,
+                   const Tokenizer& tokenizer, EvalSession& session) {
+  for (const EvalQuestion& question : conversation.questions) {
+    const auto last = static_cast<size_t>(question.after_turn);
+    if (question.after_turn < 0 || last >= conversation.messages.size()) continue;
+    EvalNeedle needle;
+    needle.after_turn = -1;
+    for (size_t i = 0; i < session.turns.size(); ++i) {
+      if (session.turns[i].message <= question.after_turn) {
+        needle.after_turn = static_cast<int32_t>(i);
+      }
+    }
+    // Cut before the question's place, or nothing before it.
+    if (needle.after_turn < 0) continue;
+    if (session.turns.back().message < question.after_turn - 1) continue;
+    std::vector<Message> messages(
+        conversation.messages.begin(),
+        conversation.messages.begin() + static_cast<std::ptrdiff_t>(last) + 1);
+    Message ask;
+    ask.role = Role::kUser;
+    ask.content = question.question;
+    messages.push_back(std::move(ask));
+    IKV_ASSIGN_OR_RETURN(const TokenizedChat chat, chat_template.tokenize(messages, {}));
+    const auto done =
+        static_cast<size_t>(session.turns[static_cast<size_t>(needle.after_turn)].end - 1);
+    if (chat.tokens.size() <= done ||
+        !std::equal(chat.tokens.begin(), chat.tokens.begin() + static_cast<std::ptrdiff_t>(done),
+                    session.tokens.begin())) {
+      continue;  // the template writes the past differently here
+    }
+    needle.question.assign(chat.tokens.begin() + static_cast<std::ptrdiff_t>(done),
+                           chat.tokens.end());
+    IKV_ASSIGN_OR_RETURN(needle.answer, tokenizer.encode(question.answer, false));
+    if (needle.answer.empty()) continue;
+    needle.probe = question.probe;
+    needle.pair = question.pair;
+    session.needles.push_back(std::move(needle));
+  }
+  return {};
 }
 
 }  // namespace ikv

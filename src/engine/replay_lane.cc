@@ -1,6 +1,8 @@
 #include "engine/replay_lane.h"
 
 #include <algorithm>
+#include <cmath>
+#include <utility>
 
 #include "base/clock.h"
 #include "engine/pool_setup.h"
@@ -115,6 +117,72 @@ Status ReplayLane::decode(TokenId token) {
   cost_.decode_us += now_us() - start;
   ++cost_.decoded_tokens;
   note_memory();
+  return {};
+}
+
+Result<double> ReplayLane::ask(std::span<const TokenId> question, std::span<const TokenId> answer) {
+  const auto pages = copy_hot_pages();
+  const ReplayCost cost = cost_;
+  const IntentHistory history = history_;
+  const QueryCollector span = *span_queries_;
+  const QueryCollector reply = *reply_queries_;
+  const KvSequenceId own = sequence_;
+  IKV_ASSIGN_OR_RETURN(sequence_, pool_->fork(own, pool_->length(own)));
+  auto nll = answer_nll(question, answer);
+  runner_->forget(sequence_);
+  pool_->close(sequence_);
+  sequence_ = own;
+  cost_ = cost;
+  history_ = history;
+  *span_queries_ = span;
+  *reply_queries_ = reply;
+  turn_ = {};
+  IKV_RETURN_IF_ERROR(restore(pages));
+  return nll;
+}
+
+Result<double> ReplayLane::answer_nll(std::span<const TokenId> question,
+                                      std::span<const TokenId> answer) {
+  IKV_RETURN_IF_ERROR(prefill(question, true));
+  double sum = 0;
+  for (size_t i = 0; i < answer.size(); ++i) {
+    const std::span<const float> row = logits();
+    const double highest = static_cast<double>(*std::max_element(row.begin(), row.end()));
+    double total = 0;
+    for (const float x : row) total += std::exp(static_cast<double>(x) - highest);
+    sum += highest + std::log(total) - static_cast<double>(row[static_cast<size_t>(answer[i])]);
+    if (i + 1 < answer.size()) IKV_RETURN_IF_ERROR(decode(answer[i]));
+  }
+  return sum / static_cast<double>(std::max<size_t>(1, answer.size()));
+}
+
+// A fork shares sealed blocks, and what level 1 does to a block all sharers see.
+std::vector<ReplayLane::HotPage> ReplayLane::copy_hot_pages() const {
+  std::vector<HotPage> pages;
+  if (!config_.policy.demotes()) return pages;
+  for (const BlockId block : pool_->blocks(sequence_)) {
+    if (!pool_->block_sealed(block)) continue;
+    for (int layer = 0; layer < pool_->num_layers(); ++layer) {
+      for (int head = 0; head < pool_->num_kv_heads(layer); ++head) {
+        if (pool_->page_state(block, layer, head) != KvPageState::kHot) continue;
+        const std::byte* data = std::as_const(*pool_).page_data(block, layer, head);
+        pages.push_back(
+            {block, layer, head, {data, data + pool_->page_layout(block, layer, head).page_bytes}});
+      }
+    }
+  }
+  return pages;
+}
+
+Status ReplayLane::restore(const std::vector<HotPage>& pages) {
+  for (const HotPage& page : pages) {
+    if (pool_->page_state(page.block, page.layer, page.kv_head) == KvPageState::kHot) continue;
+    IKV_RETURN_IF_ERROR(pool_->set_page(page.block, page.layer, page.kv_head,
+                                        pool_->config().formats, KvPageState::kHot,
+                                        [&](const std::byte*, std::byte* to) {
+                                          std::copy(page.bytes.begin(), page.bytes.end(), to);
+                                        }));
+  }
   return {};
 }
 

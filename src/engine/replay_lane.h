@@ -68,6 +68,11 @@ class ReplayLane {
   /// Evaluates one token by the decode path; logits() predicts the next.
   Status decode(TokenId token);
 
+  /// Asks on the side: evaluates `question` as the prompt of a turn and `answer` token by token;
+  /// gives the mean negative log-likelihood of the answer's tokens (nats). Then everything is as
+  /// before, pages that level 1 demoted for the question included. Errors: those of the steps.
+  Result<double> ask(std::span<const TokenId> question, std::span<const TokenId> answer);
+
   std::span<const float> logits() const { return runner_->logits(0); }
   int32_t length() const { return pool_->length(sequence_); }
   const ReplayCost& cost() const { return cost_; }
@@ -84,6 +89,15 @@ class ReplayLane {
 
  private:
   ReplayLane() = default;
+  struct HotPage {
+    BlockId block = kNoBlock;
+    int layer = 0;
+    int kv_head = 0;
+    std::vector<std::byte> bytes;
+  };
+  std::vector<HotPage> copy_hot_pages() const;
+  Status restore(const std::vector<HotPage>& pages);
+  Result<double> answer_nll(std::span<const TokenId> question, std::span<const TokenId> answer);
   void note_memory();
   bool notes_turns() const { return config_.observe || config_.policy.demotes(); }
   Status start_turn(std::span<const TokenId> words, IntentPhase phase);

@@ -240,5 +240,53 @@ TEST_F(EngineLevel1Test, QueriesOfASpanInChunksAreThoseOfItsLastTokens) {
   }
 }
 
+TEST_F(EngineLevel1Test, WhatIsAskedOnTheSideLeavesNoTrace) {
+  ReplayConfig config;
+  config.policy.resident = parse_resident_budget("30%").value();
+  config.policy.pages.intent = IntentChoice::kSpanMemory;
+  const auto run = [&](bool ask) {
+    auto replay = lane(config);
+    std::vector<float> all;
+    size_t done = 0;
+    for (const size_t prompt : {505u, 120u, 100u}) {
+      EXPECT_TRUE(replay->prefill(std::span(tokens_).subspan(done, prompt), true).ok());
+      done += prompt;
+      for (int i = 0; i < 20; ++i) EXPECT_TRUE(replay->decode(tokens_[done++]).ok());
+      if (ask) {
+        const auto first = replay->ask(std::span(tokens_).first(70), std::span(tokens_).first(9));
+        const auto again = replay->ask(std::span(tokens_).first(70), std::span(tokens_).first(9));
+        EXPECT_TRUE(first.ok() && again.ok());
+        EXPECT_EQ(*first, *again);
+        EXPECT_GT(*first, 0.0);
+      }
+      EXPECT_TRUE(replay->decode(tokens_[done++]).ok());
+      all.insert(all.end(), replay->logits().begin(), replay->logits().end());
+    }
+    EXPECT_GT(replay->cost().resident.demoted_pages, 0u);
+    EXPECT_TRUE(replay->pool().check_invariants().ok());
+    return all;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST_F(EngineLevel1Test, AnAnswersLikelihoodIsThatOfItsTokensInPlace) {
+  ReplayConfig config;
+  auto asked = lane(config);
+  ASSERT_TRUE(asked->prefill(std::span(tokens_).first(200), false).ok());
+  const auto nll =
+      asked->ask(std::span(tokens_).subspan(200, 40), std::span(tokens_).subspan(240, 2));
+  ASSERT_TRUE(nll.ok());
+  auto plain = lane(config);
+  ASSERT_TRUE(plain->prefill(std::span(tokens_).first(240), true).ok());
+  double sum = 0;
+  for (size_t i = 240; i < 242; ++i) {
+    double total = 0;
+    for (const float x : plain->logits()) total += std::exp(static_cast<double>(x));
+    sum += std::log(total) - static_cast<double>(plain->logits()[static_cast<size_t>(tokens_[i])]);
+    ASSERT_TRUE(plain->decode(tokens_[i]).ok());
+  }
+  EXPECT_NEAR(*nll, sum / 2, 1e-3);
+}
+
 }  // namespace
 }  // namespace ikv::testing
