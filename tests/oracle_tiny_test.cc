@@ -103,7 +103,7 @@ TEST_P(OracleTinyTest, PredictsAsTheForwardInDouble) {
   ThreadPool threads(2);
   size_t same_top = 0, rows = 0;
   double kl = 0.0;
-  // The scalar kernels are slow; matmul_test proves them bit-identical to the others.
+  // The scalar kernels are slow; matmul_test compares their products with the others' bit by bit.
   const bool scalar = path.path == ComputePath::kPacked && path.isa == CpuIsa::kScalar;
   const uint32_t num_models = scalar ? 1 : kNumModels;
   for (uint32_t seed = 1; seed <= num_models; ++seed) {
