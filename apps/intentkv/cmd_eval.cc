@@ -214,6 +214,7 @@ Status run(const EvalOptions& options) {
   IKV_ASSIGN_OR_RETURN(reference.formats, formats_of(type.empty() ? options.cache_type_k : type,
                                                      type.empty() ? options.cache_type_v : type));
   std::vector<int32_t> tokens;
+  tokens.reserve(sessions.size());
   for (const EvalSession& session : sessions) {
     tokens.push_back(static_cast<int32_t>(session.tokens.size()));
   }

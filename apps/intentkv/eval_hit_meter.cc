@@ -65,6 +65,7 @@ void HitMeter::add_policy(std::string name, std::string_view scorer, IntentChoic
 
 std::vector<std::string> HitMeter::names() const {
   std::vector<std::string> names;
+  names.reserve(policies_.size());
   for (const Policy& policy : policies_) names.push_back(policy.name);
   return names;
 }

@@ -180,6 +180,7 @@ std::vector<SessionInfo> EngineImpl::sessions() const {
   std::sort(found.begin(), found.end(),
             [](const auto& a, const auto& b) { return a.first > b.first; });
   std::vector<SessionInfo> infos;
+  infos.reserve(found.size());
   for (auto& [used, info] : found) infos.push_back(std::move(info));
   return infos;
 }

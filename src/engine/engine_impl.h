@@ -87,6 +87,7 @@ class EngineImpl : public Engine {
   void drain_tasks();
   void drop_cancelled();
   void run_step();
+  StepRows make_rows(RunningRequest& request, int32_t count);
   StepPlan plan_step();
   void advance(RequestPtr& request, size_t logit_row);
   void extend_promise(RunningRequest& request);

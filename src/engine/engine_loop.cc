@@ -90,43 +90,44 @@ StepPlan EngineImpl::plan_step() {
   return scheduler_.plan(requests);
 }
 
+StepRows EngineImpl::make_rows(RunningRequest& request, int32_t count) {
+  StepRows r;
+  r.sequence = request.sequence;
+  r.decode = request.decoding();
+  if (r.decode) {
+    r.tokens = std::span(request.reply->tokens()).last(1);
+    r.num_logit_rows = 1;
+    r.attend = parts_.policy.prunes() ? &parts_.policy.attend : nullptr;
+    request.last_step = {};
+    r.stats = &request.last_step;
+    if (request.intent != nullptr) r.queries = &request.intent->reply;
+    if (request.audit != nullptr) {
+      request.audit->note_step();
+      request.audit->counter().grow(static_cast<size_t>(request.num_tokens()));
+      r.counter = &request.audit->counter();
+    }
+    return r;
+  }
+  r.tokens = std::span<const TokenId>(request.prompt.tokens)
+                 .subspan(static_cast<size_t>(request.num_evaluated), static_cast<size_t>(count));
+  r.num_logit_rows = request.num_evaluated + count == request.num_prompt_tokens() ? 1 : 0;
+  // The span's last queries decide on residency (design: section 5, level 1).
+  if (r.num_logit_rows > 0 && (parts_.policy.demotes() || request.audit != nullptr)) {
+    r.num_mass_rows = std::min(count, kSpanQueries);
+  }
+  if (request.intent != nullptr) r.queries = &request.intent->span;
+  return r;
+}
+
 void EngineImpl::run_step() {
   const StepPlan plan = plan_step();
   std::vector<StepRows> rows;
   std::vector<size_t> owner;  // index into running_
   const int64_t now = now_us();
   for (size_t i = 0; i < running_.size(); ++i) {
-    RunningRequest& request = *running_[i];
-    const int32_t count = plan.num_tokens[i];
-    if (count == 0) continue;
-    if (request.started_us == 0) request.started_us = now;
-    StepRows r;
-    r.sequence = request.sequence;
-    r.decode = request.decoding();
-    if (r.decode) {
-      r.tokens = std::span(request.reply->tokens()).last(1);
-      r.num_logit_rows = 1;
-      r.attend = parts_.policy.prunes() ? &parts_.policy.attend : nullptr;
-      request.last_step = {};
-      r.stats = &request.last_step;
-      if (request.intent != nullptr) r.queries = &request.intent->reply;
-      if (request.audit != nullptr) {
-        request.audit->note_step();
-        request.audit->counter().grow(static_cast<size_t>(request.num_tokens()));
-        r.counter = &request.audit->counter();
-      }
-    } else {
-      r.tokens =
-          std::span<const TokenId>(request.prompt.tokens)
-              .subspan(static_cast<size_t>(request.num_evaluated), static_cast<size_t>(count));
-      r.num_logit_rows = request.num_evaluated + count == request.num_prompt_tokens() ? 1 : 0;
-      // The span's last queries decide on residency (design: section 5, level 1).
-      if (r.num_logit_rows > 0 && (parts_.policy.demotes() || request.audit != nullptr)) {
-        r.num_mass_rows = std::min(count, kSpanQueries);
-      }
-      if (request.intent != nullptr) r.queries = &request.intent->span;
-    }
-    rows.push_back(r);
+    if (plan.num_tokens[i] == 0) continue;
+    if (running_[i]->started_us == 0) running_[i]->started_us = now;
+    rows.push_back(make_rows(*running_[i], plan.num_tokens[i]));
     owner.push_back(i);
   }
   Status status = runner_.run(rows);

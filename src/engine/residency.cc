@@ -99,6 +99,7 @@ class HeadResidency {
     config.kind = PolicyKind::kTopK;
     const std::vector<int32_t> sizes(hot_.size(), pool_.block_tokens());
     std::vector<uint8_t> pins;
+    pins.reserve(hot_.size());
     for (const size_t index : hot_) pins.push_back(pinned(index) ? 1 : 0);
     PolicyInput input;
     input.mass = mass_;
