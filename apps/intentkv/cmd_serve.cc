@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "audit_json.h"
 #include "base/log.h"
 #include "cli_error.h"
 #include "engine_options.h"
@@ -62,6 +63,7 @@ Status complete(ServeOptions& options, const EngineConfig& engine) {
   server.request_timeout = std::chrono::seconds(options.request_timeout_s);
   server.generation = options.generation.resolve();
   server.num_slots = engine.max_parallel;
+  server.write_audit = [](const TurnAudit& audit) { return audit_to_json(audit, {}); };
   return {};
 }
 

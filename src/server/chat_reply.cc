@@ -43,6 +43,7 @@ class ChatReply : public ReplyFormat {
                                            std::string(finish_reason_name(reason))));
     chunk["intentkv"] = policy_usage_json(result.usage);
     chunk["intentkv"]["session_id"] = result.session_id;
+    add_audit(chunk["intentkv"], identity_, result);
     return frames + sse_data(chunk);
   }
 
@@ -71,7 +72,9 @@ class ChatReply : public ReplyFormat {
                       std::string(finish_reason_name(result.finish_reason))));
     }
     body["usage"] = usage_json(results);
-    if (!results.empty()) body["session_id"] = results.front().session_id;
+    if (results.empty()) return body;
+    body["session_id"] = results.front().session_id;
+    add_audit(body["usage"]["intentkv"], identity_, results.front());
     return body;
   }
 

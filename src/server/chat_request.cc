@@ -241,9 +241,9 @@ ApiResult<ChatCall> parse_chat_call(const Json& json, const GenerationConfig& de
   read_sampling(body, request.generation);
   read_logprobs(body, request.generation);
   read_reply_options(body, call.options);
+  read_policy_fields(body, request);
   read_response_format(body);
   refuse_legacy_functions(body);
-  request.audit = call.options.explain;
   if (fault) return *std::move(fault.error);
   return call;
 }

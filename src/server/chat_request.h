@@ -19,7 +19,6 @@ struct ReplyOptions {
   bool include_usage = false;  ///< a last chunk with the usage
   bool parallel_tool_calls = true;
   int num_choices = 1;
-  bool explain = false;  ///< intentkv.explain: the audit in the reply
 };
 
 /// A chat request, checked.
@@ -34,7 +33,9 @@ ApiResult<ChatCall> parse_chat_call(const Json& body, const GenerationConfig& de
 
 /// The fields that all endpoints share: sampling, stop, seed, logit_bias.
 void read_sampling(const FieldReader& body, GenerationConfig& config);
-/// stream, stream_options, n, cache_salt and the `intentkv` object.
+/// The `intentkv` object: intent, plan_step, pin, explain. After the messages have been read.
+void read_policy_fields(const FieldReader& body, ChatRequest& request);
+/// stream, stream_options, n, parallel_tool_calls.
 void read_reply_options(const FieldReader& body, ReplyOptions& options);
 /// An array of OpenAI tool objects, checked, as JSON text; empty if there are none.
 std::string read_tools(const FieldReader& body);

@@ -95,6 +95,23 @@ TEST(ChatRequestTest, ToolsKeepTheirOrderAndChoiceNoneHidesThem) {
   EXPECT_NE(parsed(tools + R"(,"tool_choice":"auto")").request.tools_json, "");
 }
 
+TEST(ChatRequestTest, ReadsStatedIntentAndPins) {
+  const ChatRequest text =
+      parsed(R"(,"intentkv":{"intent":"find the code","plan_step":"3","pin":[0],"explain":true})")
+          .request;
+  EXPECT_EQ(text.intent.text, "find the code");
+  EXPECT_EQ(text.intent.plan_step, "3");
+  EXPECT_EQ(text.pins, std::vector<int32_t>{0});
+  EXPECT_TRUE(text.audit);
+  const StatedIntent parts =
+      parsed(R"(,"intentkv":{"intent":{"name":"book","slots":{"to":"Oslo","n":2}}})")
+          .request.intent;
+  EXPECT_EQ(parts.name, "book");
+  ASSERT_EQ(parts.slots.size(), 2u);
+  EXPECT_EQ(parts.slots[0].second, "Oslo");
+  EXPECT_EQ(parts.slots[1].second, "2");
+}
+
 TEST(ChatRequestTest, FaultsNameTheFieldAndTheKind) {
   refused("{}", "messages", "missing_required_parameter");
   refused(R"({"messages":[]})", "messages", "invalid_value");
@@ -126,7 +143,10 @@ TEST(ChatRequestTest, FaultsNameTheFieldAndTheKind) {
                 "unsupported_value");
   refused_field(R"("stream_options":3)", "stream_options", "invalid_type");
   refused_field(R"("intentkv":{"truncate":"prune"})", "intentkv.truncate", "unsupported_value");
-  refused_field(R"("intentkv":{"pin":[1]})", "intentkv.pin", "unsupported_parameter");
+  refused_field(R"("intentkv":{"pin":[1]})", "intentkv.pin[0]", "invalid_value");
+  refused_field(R"("intentkv":{"pin":[-1]})", "intentkv.pin[0]", "invalid_value");
+  refused_field(R"("intentkv":{"intent":4})", "intentkv.intent", "invalid_type");
+  refused_field(R"("intentkv":{"attend":"5%"})", "intentkv.attend", "unsupported_parameter");
   refused_field(R"("functions":[])", "functions", "unsupported_parameter");
 }
 

@@ -133,6 +133,8 @@ class Connection : public HttpExchange, public ConnectionControl {
   }
 
   bool client_gone() override {
+    // While it is asked for this, a reply is in the making; the handler lets go of a large body.
+    if (request_.body.empty()) release_body();
     pollfd poll_fd{socket().native_handle(), POLLRDHUP, 0};
     if (::poll(&poll_fd, 1, 0) > 0) broken_ = true;
     return broken_;

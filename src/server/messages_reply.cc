@@ -49,11 +49,11 @@ class MessagesReply : public ReplyFormat {
     const bool called = num_calls_ > 0 && result.finish_reason == FinishReason::kStop;
     const std::string reason =
         anthropic_stop_reason(called ? FinishReason::kToolCalls : result.finish_reason);
-    frames += sse_event("message_delta",
-                        {{"type", "message_delta"},
-                         {"delta", {{"stop_reason", reason}, {"stop_sequence", nullptr}}},
-                         {"usage", anthropic_usage(result.usage)}});
-    return frames;
+    Json last = {{"type", "message_delta"},
+                 {"delta", {{"stop_reason", reason}, {"stop_sequence", nullptr}}},
+                 {"usage", anthropic_usage(result.usage)}};
+    add_audit(last["usage"]["intentkv"], identity_, result);
+    return frames + sse_event("message_delta", last);
   }
 
   std::string finish_stream(const std::vector<GenerationResult>&) override {
@@ -83,6 +83,7 @@ class MessagesReply : public ReplyFormat {
     message["stop_reason"] = anthropic_stop_reason(result.finish_reason);
     message["stop_sequence"] = nullptr;
     message["usage"] = anthropic_usage(result.usage);
+    add_audit(message["usage"]["intentkv"], identity_, result);
     return message;
   }
 

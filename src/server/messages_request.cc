@@ -193,6 +193,7 @@ ApiResult<ChatCall> parse_messages_call(const Json& json, const GenerationConfig
   read_stop_sequences(body, request.generation);
   body.read_string("cache_salt", request.cache_salt, kMaxIdBytes);
   read_reply_options(body, call.options);
+  read_policy_fields(body, request);
   call.options.num_choices = 1;
   if (fault) return *std::move(fault.error);
   return call;

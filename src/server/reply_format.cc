@@ -40,8 +40,13 @@ std::string make_id(std::string_view prefix) {
   return id;
 }
 
-ReplyIdentity make_identity(std::string_view prefix, const std::string& model) {
-  return {make_id(prefix), model, static_cast<int64_t>(std::time(nullptr))};
+ReplyIdentity make_identity(std::string_view prefix, const std::string& model,
+                            const WriteAudit& write_audit) {
+  return {make_id(prefix), model, static_cast<int64_t>(std::time(nullptr)), write_audit};
+}
+
+void add_audit(Json& target, const ReplyIdentity& identity, const GenerationResult& result) {
+  if (result.audit && identity.write_audit) target["audit"] = identity.write_audit(*result.audit);
 }
 
 std::string sse_data(const Json& json) {
@@ -54,16 +59,20 @@ std::string sse_event(std::string_view name, const Json& json) {
 
 Json policy_usage_json(const Usage& usage) {
   const KvUsage& kv = usage.kv;
-  Json json = {{"evaluated", usage.evaluated_tokens},
-               {"kept", kv.kept_tokens},
-               {"pruned", kv.pruned_tokens},
-               {"attended_share", kv.attended_share},
-               {"demoted_pages", kv.demoted_pages},
-               {"resident_bytes", kv.resident_bytes},
-               {"missed_mass", kv.num_probes > 0 ? Json(kv.missed_mass) : Json(nullptr)},
-               {"queue_ms", static_cast<double>(usage.queue_us) / 1000},
-               {"prefill_ms", static_cast<double>(usage.prefill_us) / 1000},
-               {"decode_ms", static_cast<double>(usage.decode_us) / 1000}};
+  Json json = {
+      {"evaluated", usage.evaluated_tokens},
+      {"kept", kv.kept_tokens},
+      {"pruned", kv.pruned_tokens},
+      {"attended_share", kv.attended_share},
+      {"demoted_pages", kv.demoted_pages},
+      {"resident_bytes", kv.resident_bytes},
+      {"missed_mass", kv.num_probes > 0 ? Json(kv.missed_mass) : Json(nullptr)},
+      {"pinned_pages", kv.pinned_pages},
+      {"intent_tokens", kv.intent_tokens},
+      {"intent_similarity", kv.intent_similarity ? Json(*kv.intent_similarity) : Json(nullptr)},
+      {"queue_ms", static_cast<double>(usage.queue_us) / 1000},
+      {"prefill_ms", static_cast<double>(usage.prefill_us) / 1000},
+      {"decode_ms", static_cast<double>(usage.decode_us) / 1000}};
   Json divergences = Json::array();
   for (const Divergence& divergence : usage.divergences) {
     divergences.push_back(divergence_json(divergence));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -30,16 +31,23 @@ class ReplyFormat {
   virtual Json whole(const std::vector<GenerationResult>& results) = 0;
 };
 
+/// How an audit is written; empty: not at all.
+using WriteAudit = std::function<Json(const TurnAudit&)>;
+
 /// What every reply carries.
 struct ReplyIdentity {
   std::string id;         ///< with the endpoint's prefix
   std::string model;      ///< the server's name for the model
   int64_t created_s = 0;  ///< Unix time
+  WriteAudit write_audit{};
 };
 
 /// Random letters and digits behind `prefix`; unique for all practical purposes. Thread-safe.
 std::string make_id(std::string_view prefix);
-ReplyIdentity make_identity(std::string_view prefix, const std::string& model);
+ReplyIdentity make_identity(std::string_view prefix, const std::string& model,
+                            const WriteAudit& write_audit = {});
+/// Adds the field `audit` if the client asked for one.
+void add_audit(Json& target, const ReplyIdentity& identity, const GenerationResult& result);
 
 /// "data: {…}\n\n".
 std::string sse_data(const Json& json);

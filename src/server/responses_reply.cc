@@ -32,8 +32,10 @@ class ResponsesReply : public ReplyFormat {
 
   std::string begin_stream() override {
     const Json response = response_json("in_progress");
-    return event("response.created", {{"response", response}}) +
-           event("response.in_progress", {{"response", response}});
+    // Two statements: the order of evaluation within one sum is not fixed, the numbers' order is.
+    std::string frames = event("response.created", {{"response", response}});
+    frames += event("response.in_progress", {{"response", response}});
+    return frames;
   }
 
   std::string stream_event(size_t, const GenerationEvent& piece) override {
@@ -169,6 +171,7 @@ class ResponsesReply : public ReplyFormat {
     last_ = response_json(cut ? "incomplete" : "completed");
     if (cut) last_["incomplete_details"] = {{"reason", "max_output_tokens"}};
     last_["usage"] = responses_usage(result.usage);
+    add_audit(last_["usage"]["intentkv"], identity_, result);
     message_.role = Role::kAssistant;
     if (!message_.content && message_.tool_calls.empty()) message_.content = "";
     if (keep_) keep_(message_);

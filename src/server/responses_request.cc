@@ -184,6 +184,7 @@ ApiResult<ResponsesCall> parse_responses_call(const Json& json, const Generation
   body.read_string("cache_salt", request.cache_salt, kMaxIdBytes);
   body.read_bool("store", call.store);
   read_reply_options(body, call.options);
+  read_policy_fields(body, request);
   refuse_unsupported(body);
   call.options.num_choices = 1;
   if (fault) return *std::move(fault.error);

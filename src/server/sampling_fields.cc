@@ -9,6 +9,7 @@
 namespace ikv {
 namespace {
 
+constexpr size_t kMaxIntentBytes = 64u << 10;
 constexpr int64_t kMaxInt = std::numeric_limits<int32_t>::max();
 
 void read_stop(const FieldReader& body, GenerationConfig& config) {
@@ -57,11 +58,51 @@ void read_logit_bias(const FieldReader& body, GenerationConfig& config) {
   }
 }
 
-void read_policy_fields(const FieldReader& body, ReplyOptions& options) {
+void read_slots(const FieldReader& intent, StatedIntent& stated) {
+  const Json* slots = intent.find_object("slots");
+  if (slots == nullptr) return;
+  for (const auto& [name, value] : slots->items()) {
+    stated.slots.emplace_back(name, arguments_text(value));
+  }
+}
+
+// A text, or {text, name, slots, plan_step}.
+void read_intent(const FieldReader& fields, StatedIntent& stated) {
+  fields.read_string("plan_step", stated.plan_step, kMaxIntentBytes);
+  const Json* intent = fields.find("intent");
+  if (intent == nullptr) return;
+  if (intent->is_string()) return fields.read_string("intent", stated.text, kMaxIntentBytes);
+  if (!intent->is_object()) return fields.fail_type("intent", "a string or an object", *intent);
+  const FieldReader parts(*intent, fields.path_of("intent"), fields.fault());
+  parts.read_string("text", stated.text, kMaxIntentBytes);
+  parts.read_string("name", stated.name, kMaxIntentBytes);
+  parts.read_string("plan_step", stated.plan_step, kMaxIntentBytes);
+  read_slots(parts, stated);
+}
+
+void read_pins(const FieldReader& fields, size_t num_messages, std::vector<int32_t>& pins) {
+  const Json* list = fields.find_array("pin");
+  if (list == nullptr) return;
+  for (size_t i = 0; i < list->size(); ++i) {
+    const std::optional<int64_t> index = whole_number((*list)[i]);
+    if (!index || *index < 0 || *index >= static_cast<int64_t>(num_messages)) {
+      return fields.fail("pin[" + std::to_string(i) + "]", "invalid_value",
+                         "'intentkv.pin' must hold indices of this request's " +
+                             std::to_string(num_messages) + " messages");
+    }
+    pins.push_back(static_cast<int32_t>(*index));
+  }
+}
+
+}  // namespace
+
+void read_policy_fields(const FieldReader& body, ChatRequest& request) {
   const Json* object = body.find_object("intentkv");
   if (object == nullptr) return;
   const FieldReader fields(*object, "intentkv", body.fault());
-  fields.read_bool("explain", options.explain);
+  read_intent(fields, request.intent);
+  read_pins(fields, request.messages.size(), request.pins);
+  fields.read_bool("explain", request.audit);
   std::string truncate = "error";
   fields.read_string("truncate", truncate);
   if (truncate != "error") {
@@ -69,15 +110,13 @@ void read_policy_fields(const FieldReader& body, ReplyOptions& options) {
                 "'intentkv.truncate' supports only \"error\" in this version");
   }
   // Ignoring these would be silent: the client would believe that they took effect.
-  for (const char* name : {"intent", "plan_step", "pin", "unpin", "attend", "resident", "policy"}) {
+  for (const char* name : {"unpin", "attend", "resident", "policy", "approximate_reuse"}) {
     if (fields.find(name) == nullptr) continue;
     fields.fail(name, "unsupported_parameter",
                 "'intentkv." + std::string(name) + "' is not supported in this version; the " +
                     "policy is set for the whole server with --kv-policy and its budgets");
   }
 }
-
-}  // namespace
 
 void read_sampling(const FieldReader& body, GenerationConfig& config) {
   body.read_int("max_tokens", config.max_tokens, -1, kMaxInt);
@@ -105,7 +144,6 @@ void read_reply_options(const FieldReader& body, ReplyOptions& options) {
         .read_bool("include_usage", options.include_usage);
   }
   body.read_bool("parallel_tool_calls", options.parallel_tool_calls);
-  read_policy_fields(body, options);
 }
 
 }  // namespace ikv

@@ -3,9 +3,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
+#include "intentkv/audit.h"
 #include "intentkv/config.h"
 
 namespace ikv {
@@ -20,7 +23,8 @@ struct ServerConfig {
   std::string tls_cert_file;              ///< PEM; both or neither
   std::string tls_key_file;
   GenerationConfig generation;  ///< for requests that do not say
-  int num_slots = 16;           ///< as /props and /slots report: EngineConfig::max_parallel
+  std::function<nlohmann::ordered_json(const TurnAudit&)> write_audit;  ///< for intentkv.explain
+  int num_slots = 16;  ///< as /props and /slots report: EngineConfig::max_parallel
 
   int max_connections = 512;
   uint64_t max_body_bytes = 32u << 20;

@@ -134,7 +134,10 @@ Service::Awaitable Service::send_json(HttpExchange& exchange, const Json& json,
   HttpResponse response;
   response.body = dump_json(json);
   response.headers = std::move(headers);
-  metrics_.count_request(exchange.request().path.substr(0, 32), 200);
+  // By route, not by path: ids in paths would make as many series as clients like.
+  bool known_path = false;
+  const Route* route = find_route(exchange.request(), known_path);
+  metrics_.count_request(route == nullptr ? "unknown" : route->path, 200);
   co_await exchange.respond(std::move(response));
 }
 

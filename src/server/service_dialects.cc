@@ -17,8 +17,8 @@ ApiResult<PreparedReply> Service::prepare_messages(const HttpRequest& request, c
   PreparedReply reply;
   reply.stream = call.options.stream;
   reply.prompt_param = "messages";
-  reply.format = make_messages_reply(make_identity("msg_", model_name_), call.options,
-                                     !call.request.tools_json.empty());
+  reply.format = make_messages_reply(make_identity("msg_", model_name_, config_.write_audit),
+                                     call.options, !call.request.tools_json.empty());
   call.request.session_id = std::get<std::string>(session);
   reply.starts.push_back(start_chat(std::move(call.request)));
   return reply;
@@ -35,7 +35,7 @@ ApiResult<PreparedReply> Service::prepare_responses(const HttpRequest& request, 
   PreparedReply reply;
   reply.stream = call.options.stream;
   reply.prompt_param = "input";
-  const ReplyIdentity identity = make_identity("resp_", model_name_);
+  const ReplyIdentity identity = make_identity("resp_", model_name_, config_.write_audit);
   KeepReply keep;
   if (call.store) {
     // Instructions hold for one response only, as OpenAI has it.

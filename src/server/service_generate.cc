@@ -69,7 +69,7 @@ ApiResult<PreparedReply> Service::prepare_chat(const HttpRequest& request, const
   reply.stream = call.options.stream;
   reply.prompt_param = "messages";
   reply.format =
-      make_chat_reply(make_identity("chatcmpl-", model_name_), call.options,
+      make_chat_reply(make_identity("chatcmpl-", model_name_, config_.write_audit), call.options,
                       !call.request.tools_json.empty(), call.request.generation.num_logprobs >= 0);
   for (int i = 0; i < call.options.num_choices; ++i) {
     ChatRequest copy = call.request;
