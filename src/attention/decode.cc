@@ -117,8 +117,9 @@ void score_entries(const AttentionSpec& spec, const DecodeJob& job,
       stream = {ahead.rows, ahead.rows, ahead.count, ahead.lines, 0};
     }
     const int size = plan.run_size(r);
-    // A whole run is written in place; kernels may write past a shorter one.
-    if (all_readable && size == kRunEntries) {
+    // A whole run of one piece is written in place; kernels may write past a shorter one, and past
+    // the last piece of a run that mixes formats.
+    if (all_readable && size == kRunEntries && keys[r % 2].num_segments == 1) {
       plan.score_run(spec, r, keys[r % 2], &stream, logits + done, stride);
       next = done += kRunEntries;
       continue;

@@ -167,6 +167,37 @@ TEST_P(Decode, ListsWithoutMaskedEntriesScoreAndAttendTheSame) {
   }
 }
 
+TEST_P(Decode, AFullRunOfMixedPiecesWritesNothingBeyondItself) {
+  int tried = 0;
+  for (uint32_t seed = 0; seed < kNumCases; ++seed) {
+    SCOPED_TRACE(seed);
+    RandomCase c(seed);
+    const auto group = static_cast<size_t>(c.group());
+    const auto all = c.entries(0.9);
+    std::vector<float> logits(group * all.size());
+    const DecodeJob job = c.job();
+    score_entries(c.spec, job, all, logits.data(), all.size());
+    std::vector<size_t> readable;  // indices into `all`
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (!std::isinf(logits[i])) readable.push_back(i);
+    }
+    if (readable.size() < 256) continue;
+    readable.erase(readable.begin(), readable.end() - 256);
+    std::vector<PageEntry> run_entries;
+    for (const size_t i : readable) run_entries.push_back(all[i]);
+    std::vector<float> again(group * 256 + 64, 77.0f);
+    score_entries(c.spec, job, run_entries, again.data(), 256);
+    for (size_t g = 0; g < group; ++g) {
+      for (size_t i = 0; i < 256; ++i) {
+        ASSERT_EQ(again[g * 256 + i], logits[g * all.size() + readable[i]]);
+      }
+    }
+    for (size_t i = group * 256; i < again.size(); ++i) ASSERT_EQ(again[i], 77.0f);
+    ++tried;
+  }
+  EXPECT_GT(tried, 0);
+}
+
 TEST_P(Decode, ScoresAreTheLogitsAndMaskedOnesAreMinusInfinity) {
   for (uint32_t seed = 0; seed < kNumCases; ++seed) {
     SCOPED_TRACE(seed);
