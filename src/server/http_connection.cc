@@ -170,18 +170,19 @@ class Connection : public HttpExchange, public ConnectionControl {
     parser.header_limit(config_.max_header_bytes);
     parser.body_limit(config_.max_body_bytes);
     answered_ = false;
-    const std::optional<HttpResponse> refused = co_await read_request(parser);
+    std::optional<HttpResponse> refused = co_await read_request(parser);
     if (broken_) co_return false;
     if (refused) {
       keep_alive_ = false;
-      co_await respond(*refused);
+      co_await respond(std::move(*refused));
       co_await discard_rest();
       co_return false;
     }
     start_timer(std::chrono::hours(24));
     co_await (*context_.handler)(*this);
     if (!answered_ && !broken_) {
-      co_await respond(refusal(500, "internal_error", "the request was not answered"));
+      HttpResponse missing = refusal(500, "internal_error", "the request was not answered");
+      co_await respond(std::move(missing));
     }
     co_return !broken_ && keep_alive_;
   }

@@ -141,7 +141,7 @@ void HttpServer::Impl::begin_drain() {
 
 // Handlers see `aborting` within 100 ms and end their replies; who then still hangs is cut off.
 void HttpServer::Impl::abort_all() {
-  if (std::exchange(context.aborting, true)) return;
+  if (context.num_connections == 0 || std::exchange(context.aborting, true)) return;
   drain_timer.expires_after(std::chrono::seconds(1));
   drain_timer.async_wait([this](const error_code& error) {
     if (error) return;

@@ -90,59 +90,60 @@ const Service::Route* Service::find_route(const HttpRequest& request, bool& know
   return nullptr;
 }
 
-Service::Awaitable Service::handle(HttpExchange& exchange) {
-  const HttpRequest& request = exchange.request();
-  exchange.common_headers() = access_.cors_headers(request);
+// The answer to what is no request of an endpoint; none: `route` is to be run.
+std::optional<HttpResponse> Service::refuse(const HttpRequest& request, const Route*& route) {
   bool known_path = false;
-  const Route* route = find_route(request, known_path);
-  if (request.method == "OPTIONS") {
-    if (std::optional<ApiError> refused = access_.check(request, false)) {
-      co_return co_await send_error(exchange, *refused);
-    }
+  route = find_route(request, known_path);
+  const bool preflight = request.method == "OPTIONS";
+  // Who lacks the key does not learn which URLs there are.
+  const bool needs_key = !preflight && (route == nullptr || route->needs_key);
+  if (std::optional<ApiError> refused = access_.check(request, needs_key)) {
+    return error_response(*refused, route == nullptr ? openai_error_json : route->shape);
+  }
+  if (preflight) {
     HttpResponse response;
     response.status = 204;
-    co_await exchange.respond(std::move(response));
+    return response;
+  }
+  if (route == nullptr) return error_response(no_route(request, known_path));
+  return std::nullopt;
+}
+
+Service::Awaitable Service::handle(HttpExchange& exchange) {
+  exchange.common_headers() = access_.cors_headers(exchange.request());
+  const Route* route = nullptr;
+  std::optional<HttpResponse> refused = refuse(exchange.request(), route);
+  if (refused) {
+    co_await exchange.respond(std::move(*refused));
     co_return;
   }
-  // Who lacks the key does not learn which URLs there are.
-  if (std::optional<ApiError> refused =
-          access_.check(request, route == nullptr || route->needs_key)) {
-    co_return co_await send_error(exchange, *refused,
-                                  route == nullptr ? openai_error_json : route->shape);
-  }
-  if (route == nullptr) co_return co_await send_error(exchange, no_route(request, known_path));
   co_await dispatch(exchange, *route);
 }
 
 Service::Awaitable Service::dispatch(HttpExchange& exchange, const Route& route) {
-  std::string failure;
+  ApiError failure{500, "server_error", "", "", "internal_error", 0};
   try {
     co_await (this->*route.handler)(exchange);
     co_return;
   } catch (const std::exception& e) {
-    failure = e.what();
+    // A library's exception that nobody closer to it caught, bad_alloc at most.
+    failure.message = std::string("internal error: ") + e.what();
   }
-  // A library's exception that nobody closer to it caught, bad_alloc at most.
-  co_await send_error(
-      exchange,
-      ApiError{500, "server_error", "internal error: " + failure, "", "internal_error", 0},
-      route.shape);
-}
-
-Service::Awaitable Service::send_json(HttpExchange& exchange, const Json& json,
-                                      HttpHeaders headers) {
-  HttpResponse response;
-  response.body = dump_json(json);
-  response.headers = std::move(headers);
-  // By route, not by path: ids in paths would make as many series as clients like.
-  bool known_path = false;
-  const Route* route = find_route(exchange.request(), known_path);
-  metrics_.count_request(route == nullptr ? "unknown" : route->path, 200);
+  HttpResponse response = error_response(failure, route.shape);
   co_await exchange.respond(std::move(response));
 }
 
-Service::Awaitable Service::send_error(HttpExchange& exchange, const ApiError& error,
-                                       ErrorShape shape) {
+HttpResponse Service::json_response(const HttpRequest& request, const Json& json) {
+  HttpResponse response;
+  response.body = dump_json(json);
+  // By route, not by path: ids in paths would make as many series as clients like.
+  bool known_path = false;
+  const Route* route = find_route(request, known_path);
+  metrics_.count_request(route == nullptr ? "unknown" : route->path, 200);
+  return response;
+}
+
+HttpResponse Service::error_response(const ApiError& error, ErrorShape shape) {
   HttpResponse response;
   response.status = error.status;
   response.body = dump_json(shape(error));
@@ -151,24 +152,29 @@ Service::Awaitable Service::send_error(HttpExchange& exchange, const ApiError& e
   }
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   metrics_.count_request("error", error.status);
+  return response;
+}
+
+Service::Awaitable Service::send(HttpExchange& exchange, HttpResponse response) {
   co_await exchange.respond(std::move(response));
 }
 
 Service::Awaitable Service::answer_json(HttpExchange& exchange, Answer answer, ErrorShape shape) {
-  ApiResult<Json> result = co_await offload(
-      workers_, [&request = exchange.request(), answer = std::move(answer)]() -> ApiResult<Json> {
-        try {
-          ApiResult<Json> body = parse_body(request.body);
-          if (auto* error = std::get_if<ApiError>(&body)) return *std::move(error);
-          return answer(request, std::get<Json>(body));
-        } catch (const std::exception& e) {
-          return ApiError{500, "server_error", e.what(), "", "internal_error", 0};
-        }
-      });
-  if (const auto* error = std::get_if<ApiError>(&result)) {
-    co_return co_await send_error(exchange, *error, shape);
-  }
-  co_await send_json(exchange, std::get<Json>(result));
+  auto work = [&request = exchange.request(), answer = std::move(answer)]() -> ApiResult<Json> {
+    try {
+      ApiResult<Json> body = parse_body(request.body);
+      if (auto* error = std::get_if<ApiError>(&body)) return *std::move(error);
+      return answer(request, std::get<Json>(body));
+    } catch (const std::exception& e) {
+      return ApiError{500, "server_error", e.what(), "", "internal_error", 0};
+    }
+  };
+  ApiResult<Json> result = co_await offload(workers_, std::move(work));
+  const auto* error = std::get_if<ApiError>(&result);
+  HttpResponse response = error != nullptr
+                              ? error_response(*error, shape)
+                              : json_response(exchange.request(), std::get<Json>(result));
+  co_await exchange.respond(std::move(response));
 }
 
 bool valid_session_id(std::string_view id) {

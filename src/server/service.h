@@ -6,6 +6,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class Service {
   struct Progress;
 
   static const std::vector<Route>& routes();
+  std::optional<HttpResponse> refuse(const HttpRequest& request, const Route*& route);
   const Route* find_route(const HttpRequest& request, bool& known_path) const;
   Awaitable dispatch(HttpExchange& exchange, const Route& route);
 
@@ -74,6 +76,8 @@ class Service {
   Awaitable answer_whole(HttpExchange& exchange, Progress& progress);
   Awaitable answer_stream(HttpExchange& exchange, Progress& progress);
   boost::asio::awaitable<bool> collect(HttpExchange& exchange, Progress& progress);
+  void take_events(Progress& progress);
+  HttpResponse whole_response(const HttpRequest& request, Progress& progress);
 
   // Everything else.
   Awaitable health(HttpExchange& exchange);
@@ -93,9 +97,11 @@ class Service {
   /// Parses the body on a worker, lets `answer` work there too, and sends what comes out.
   Awaitable answer_json(HttpExchange& exchange, Answer answer,
                         ErrorShape shape = openai_error_json);
-  Awaitable send_json(HttpExchange& exchange, const Json& json, HttpHeaders headers = {});
-  Awaitable send_error(HttpExchange& exchange, const ApiError& error,
-                       ErrorShape shape = openai_error_json);
+  // g++ 12 destroys some temporaries of a co_await expression twice (aggregates, initialiser
+  // lists). So responses are made by plain functions and handed over as named variables.
+  HttpResponse json_response(const HttpRequest& request, const Json& json);
+  HttpResponse error_response(const ApiError& error, ErrorShape shape = openai_error_json);
+  static Awaitable send(HttpExchange& exchange, HttpResponse response);
 
   Engine& engine_;
   const ServerConfig config_;

@@ -21,6 +21,12 @@ constexpr milliseconds kPoll{50};
 // A reply that fails at once still gets an error status; later the stream has begun.
 constexpr milliseconds kHoldHeader{500};
 
+HttpHeaders stream_headers() {
+  return {{"Content-Type", "text/event-stream"},
+          {"Cache-Control", "no-cache"},
+          {"X-Accel-Buffering", "no"}};
+}
+
 double seconds_between(Clock::time_point from, Clock::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
@@ -165,10 +171,14 @@ Service::Awaitable Service::generate(HttpExchange& exchange, Prepare prepare, Er
   const auto io = co_await boost::asio::this_coro::executor;
   Progress progress(std::make_shared<EventQueue>(io));
   progress.shape = shape;
-  progress.job = co_await offload(
-      workers_, [&request = exchange.request(), queue = progress.queue,
-                 prepare = std::move(prepare)] { return start_job(request, prepare, queue); });
-  if (progress.job.error) co_return co_await send_error(exchange, *progress.job.error, shape);
+  auto work = [&request = exchange.request(), queue = progress.queue,
+               prepare = std::move(prepare)] { return start_job(request, prepare, queue); };
+  progress.job = co_await offload(workers_, std::move(work));
+  if (progress.job.error) {
+    HttpResponse response = error_response(*progress.job.error, shape);
+    co_await exchange.respond(std::move(response));
+    co_return;
+  }
   exchange.request().body = {};
   progress.last_piece.resize(progress.job.generations.size());
   progress.results.resize(progress.job.generations.size());
@@ -179,18 +189,13 @@ Service::Awaitable Service::generate(HttpExchange& exchange, Prepare prepare, Er
   }
 }
 
-// Takes what has come; false if nobody listens any more.
-boost::asio::awaitable<bool> Service::collect(HttpExchange& exchange, Progress& progress) {
-  co_await progress.queue->wait(kPoll);
-  if (exchange.client_gone()) {
-    metrics_.count_cancelled();
-    co_return false;
-  }
+void Service::take_events(Progress& progress) {
   if (server_.aborting() && !progress.failure) {
     progress.failure =
         ApiError{503, "server_error", "the server is shutting down", "", "shutting_down", 5};
   }
-  for (ChoiceEvent& item : progress.queue->take()) {
+  std::deque<ChoiceEvent> events = progress.queue->take();
+  for (ChoiceEvent& item : events) {
     std::optional<Clock::time_point>& last = progress.last_piece[item.choice];
     if (!item.event.text.empty() || !item.event.tokens.empty()) {
       if (last) {
@@ -217,20 +222,37 @@ boost::asio::awaitable<bool> Service::collect(HttpExchange& exchange, Progress& 
           progress.job.format->stream_end(item.choice, progress.results[item.choice]);
     }
   }
+}
+
+// Takes what has come; false if nobody listens any more.
+boost::asio::awaitable<bool> Service::collect(HttpExchange& exchange, Progress& progress) {
+  co_await progress.queue->wait(kPoll);
+  if (exchange.client_gone()) {
+    metrics_.count_cancelled();
+    co_return false;
+  }
+  take_events(progress);
   co_return true;
+}
+
+HttpResponse Service::whole_response(const HttpRequest& request, Progress& progress) {
+  if (progress.failure) return error_response(*progress.failure, progress.shape);
+  HttpResponse response = json_response(request, progress.job.format->whole(progress.results));
+  const GenerationResult& first = progress.results.front();
+  response.headers.emplace_back("X-IntentKV-Pruned", std::to_string(first.usage.kv.pruned_tokens));
+  if (valid_session_id(first.session_id)) {
+    response.headers.emplace_back("X-Session-ID", first.session_id);
+  }
+  return response;
 }
 
 Service::Awaitable Service::answer_whole(HttpExchange& exchange, Progress& progress) {
   while (!progress.done()) {
-    if (!co_await collect(exchange, progress)) co_return;
+    const bool listening = co_await collect(exchange, progress);
+    if (!listening) co_return;
   }
-  if (progress.failure) {
-    co_return co_await send_error(exchange, *progress.failure, progress.shape);
-  }
-  const GenerationResult& first = progress.results.front();
-  HttpHeaders headers = {{"X-IntentKV-Pruned", std::to_string(first.usage.kv.pruned_tokens)}};
-  if (valid_session_id(first.session_id)) headers.emplace_back("X-Session-ID", first.session_id);
-  co_await send_json(exchange, progress.job.format->whole(progress.results), std::move(headers));
+  HttpResponse response = whole_response(exchange.request(), progress);
+  co_await exchange.respond(std::move(response));
 }
 
 Service::Awaitable Service::answer_stream(HttpExchange& exchange, Progress& progress) {
@@ -238,35 +260,38 @@ Service::Awaitable Service::answer_stream(HttpExchange& exchange, Progress& prog
   bool begun = false;
   Clock::time_point last_sent = Clock::now();
   while (!progress.done()) {
-    if (!co_await collect(exchange, progress)) co_return;
+    bool listening = co_await collect(exchange, progress);
+    if (!listening) co_return;
     if (progress.failure && !begun) {
-      co_return co_await send_error(exchange, *progress.failure, progress.shape);
+      HttpResponse response = error_response(*progress.failure, progress.shape);
+      co_await exchange.respond(std::move(response));
+      co_return;
     }
     const Clock::time_point now = Clock::now();
     if (!begun) {
       if (progress.frames.empty() && now - last_sent < kHoldHeader) continue;
       begun = true;
-      metrics_.count_request(exchange.request().path.substr(0, 32), 200);
+      metrics_.count_request(exchange.request().path, 200);
       progress.frames.insert(0, format.begin_stream());
-      HttpHeaders headers = {{"Content-Type", "text/event-stream"},
-                             {"Cache-Control", "no-cache"},
-                             {"X-Accel-Buffering", "no"}};
-      if (!co_await exchange.start_stream(std::move(headers))) co_return;
+      HttpHeaders headers = stream_headers();
+      listening = co_await exchange.start_stream(std::move(headers));
+      if (!listening) co_return;
     }
     if (progress.failure) progress.frames += format.stream_error(*progress.failure);
     if (progress.frames.empty() && now - last_sent >= config_.heartbeat) {
       progress.frames = ": keep-alive\n\n";
     }
+    if (progress.done() && !progress.failure) {
+      progress.frames += format.finish_stream(progress.results);
+    }
     if (progress.frames.empty()) continue;
     last_sent = now;
-    if (!co_await exchange.write_stream(std::exchange(progress.frames, {}))) {
+    std::string frames = std::exchange(progress.frames, std::string());
+    listening = co_await exchange.write_stream(std::move(frames));
+    if (!listening) {
       metrics_.count_cancelled();
       co_return;
     }
-  }
-  if (!progress.failure &&
-      !co_await exchange.write_stream(format.finish_stream(progress.results))) {
-    co_return;
   }
   co_await exchange.finish_stream();
 }

@@ -25,12 +25,12 @@ bool Service::stalled(const EngineStats& stats) {
 Service::Awaitable Service::health(HttpExchange& exchange) {
   const EngineStats stats = engine_.stats();
   if (stalled(stats)) {
-    co_return co_await send_error(
-        exchange, ApiError{503, "server_error", "the engine has not finished a step for too long",
-                           "", "stalled", 5});
+    return send(exchange, error_response({503, "server_error",
+                                          "the engine has not finished a step for too long", "",
+                                          "stalled", 5}));
   }
   const Json json = {{"status", "ok"}, {"running", stats.running}, {"waiting", stats.waiting}};
-  co_await send_json(exchange, json);
+  return send(exchange, json_response(exchange.request(), json));
 }
 
 Json Service::model_json() const {
@@ -53,15 +53,15 @@ Service::Awaitable Service::models(HttpExchange& exchange) {
   const std::string& path = exchange.request().path;
   if (!path.starts_with(kPrefix)) {
     const Json list = {{"object", "list"}, {"data", Json::array({model_json()})}};
-    co_return co_await send_json(exchange, list);
+    return send(exchange, json_response(exchange.request(), list));
   }
   if (path.substr(kPrefix.size()) == model_name_) {
-    co_return co_await send_json(exchange, model_json());
+    return send(exchange, json_response(exchange.request(), model_json()));
   }
-  co_await send_error(exchange, ApiError{404, "invalid_request_error",
-                                         "no model '" + path.substr(kPrefix.size(), 200) +
-                                             "'; this server has '" + model_name_ + "'",
-                                         "model", "model_not_found", 0});
+  return send(exchange, error_response({404, "invalid_request_error",
+                                        "no model '" + path.substr(kPrefix.size(), 200) +
+                                            "'; this server has '" + model_name_ + "'",
+                                        "model", "model_not_found", 0}));
 }
 
 Service::Awaitable Service::props(HttpExchange& exchange) {
@@ -81,7 +81,7 @@ Service::Awaitable Service::props(HttpExchange& exchange) {
                      {"model_alias", model_name_},
                      {"has_chat_template", model_.has_chat_template},
                      {"modalities", {{"vision", false}, {"audio", false}}}};
-  co_await send_json(exchange, json);
+  return send(exchange, json_response(exchange.request(), json));
 }
 
 // llama-server's slots are fixed; ours are the places in a batch, filled from the first.
@@ -93,14 +93,14 @@ Service::Awaitable Service::slots(HttpExchange& exchange) {
                     {"n_ctx", model_.session_context_tokens},
                     {"is_processing", i < stats.running}});
   }
-  co_await send_json(exchange, list);
+  return send(exchange, json_response(exchange.request(), list));
 }
 
 Service::Awaitable Service::metrics(HttpExchange& exchange) {
   HttpResponse response;
   response.content_type = "text/plain; version=0.0.4; charset=utf-8";
   response.body = metrics_.text(engine_.stats(), server_.num_connections());
-  co_await exchange.respond(std::move(response));
+  return send(exchange, std::move(response));
 }
 
 Service::Awaitable Service::tokenize(HttpExchange& exchange) {

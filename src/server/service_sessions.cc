@@ -64,35 +64,40 @@ ApiError no_action(const std::string& method) {
       0};
 }
 
+ApiResult<Json> session_action(Engine& engine, const HttpRequest& request) {
+  std::string id = request.path.substr(std::string_view("/v1/sessions/").size());
+  constexpr std::string_view kFork = "/fork";
+  const bool fork = request.method == "POST" && id.ends_with(kFork);
+  if (fork) id.resize(id.size() - kFork.size());
+  if (!valid_session_id(id)) return bad_session_id("id");
+  if (fork) return fork_session(engine, id, request.body);
+  if (request.method == "DELETE") return close_session(engine, id);
+  if (request.method == "POST") return no_action(request.method);
+  return show_session(engine, id);
+}
+
 }  // namespace
 
 Service::Awaitable Service::list_sessions(HttpExchange& exchange) {
   // The engine answers between two steps: not something to wait for here.
-  const Json list = co_await offload(workers_, [this] {
+  auto work = [this] {
     Json data = Json::array();
     for (const SessionInfo& info : engine_.sessions()) data.push_back(session_json(info));
     return Json{{"object", "list"}, {"data", std::move(data)}};
-  });
-  co_await send_json(exchange, list);
+  };
+  const Json list = co_await offload(workers_, std::move(work));
+  HttpResponse response = json_response(exchange.request(), list);
+  co_await exchange.respond(std::move(response));
 }
 
 Service::Awaitable Service::session(HttpExchange& exchange) {
-  ApiResult<Json> result =
-      co_await offload(workers_, [this, &request = exchange.request()]() -> ApiResult<Json> {
-        std::string id = request.path.substr(std::string_view("/v1/sessions/").size());
-        constexpr std::string_view kFork = "/fork";
-        const bool fork = request.method == "POST" && id.ends_with(kFork);
-        if (fork) id.resize(id.size() - kFork.size());
-        if (!valid_session_id(id)) return bad_session_id("id");
-        if (fork) return fork_session(engine_, id, request.body);
-        if (request.method == "DELETE") return close_session(engine_, id);
-        if (request.method == "POST") return no_action(request.method);
-        return show_session(engine_, id);
-      });
-  if (const auto* error = std::get_if<ApiError>(&result)) {
-    co_return co_await send_error(exchange, *error);
-  }
-  co_await send_json(exchange, std::get<Json>(result));
+  auto work = [this, &request = exchange.request()] { return session_action(engine_, request); };
+  ApiResult<Json> result = co_await offload(workers_, std::move(work));
+  const auto* error = std::get_if<ApiError>(&result);
+  HttpResponse response = error != nullptr
+                              ? error_response(*error)
+                              : json_response(exchange.request(), std::get<Json>(result));
+  co_await exchange.respond(std::move(response));
 }
 
 }  // namespace ikv
