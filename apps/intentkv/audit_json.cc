@@ -185,14 +185,14 @@ Result<AuditRecord> parse_record(const Json& json) {
 
 }  // namespace
 
-std::vector<TokenText> token_texts(const Engine& engine, const std::vector<int32_t>& tokens) {
+std::vector<TokenText> token_texts(const DecodeTokens& decode, const std::vector<int32_t>& tokens) {
   constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
   std::vector<TokenText> texts;
   for (size_t i = 0; i < tokens.size();) {
     TokenText text;
     for (size_t count = 1; count <= std::min(kMostTokensOfCharacter, tokens.size() - i); ++count) {
       const auto begin = tokens.begin() + static_cast<std::ptrdiff_t>(i);
-      auto decoded = engine.detokenize({begin, begin + static_cast<std::ptrdiff_t>(count)});
+      auto decoded = decode({begin, begin + static_cast<std::ptrdiff_t>(count)});
       if (!decoded.ok()) break;
       const bool whole = decoded->find(kReplacement) == std::string::npos;
       if (count > 1 && !whole) continue;
@@ -280,8 +280,12 @@ Result<AuditFile> AuditFile::open(std::string path, bool with_text) {
 Status AuditFile::write(const Engine& engine, const GenerationResult& result) const {
   if (!wanted() || result.audit == nullptr) return {};
   const TurnAudit& audit = *result.audit;
-  const OrderedJson json = audit_to_json(
-      audit, with_text_ ? token_texts(engine, audit.tokens) : std::vector<TokenText>());
+  std::vector<TokenText> texts;
+  if (with_text_) {
+    texts =
+        token_texts([&](const auto& tokens) { return engine.detokenize(tokens); }, audit.tokens);
+  }
+  const OrderedJson json = audit_to_json(audit, texts);
   const std::string line = json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   std::FILE* file = std::fopen(path_.c_str(), "ab");
   bool written = file != nullptr;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -24,8 +25,11 @@ struct AuditRecord {
   std::vector<TokenText> texts;  ///< of all tokens; empty if the file holds no text
 };
 
+/// Text of tokens, control tokens included: Engine::detokenize() or a tokenizer's.
+using DecodeTokens = std::function<Result<std::string>(const std::vector<int32_t>&)>;
+
 /// The texts of an audit's tokens. Characters that are split between tokens stay whole.
-std::vector<TokenText> token_texts(const Engine& engine, const std::vector<int32_t>& tokens);
+std::vector<TokenText> token_texts(const DecodeTokens& decode, const std::vector<int32_t>& tokens);
 
 /// One line's object. Neither text nor token ids unless `texts` is given.
 nlohmann::ordered_json audit_to_json(const TurnAudit& audit, const std::vector<TokenText>& texts);

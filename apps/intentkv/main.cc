@@ -13,6 +13,7 @@
 #ifdef IKV_WITH_ENGINE
 #include "cmd_bench.h"
 #include "cmd_chat.h"
+#include "cmd_demo.h"
 #include "cmd_eval.h"
 #include "cmd_generate.h"
 #include "cmd_serve.h"
@@ -53,6 +54,7 @@ int run(int argc, char** argv) {
   add_chat_command(app, exit_code);
   add_serve_command(app, exit_code);
   add_generate_command(app, exit_code);
+  add_demo_command(app, exit_code);
   add_bench_command(app, exit_code);
   add_eval_command(app, exit_code);
 #endif

@@ -109,6 +109,7 @@ Status ReplayLane::decode(TokenId token) {
   rows.sequence = sequence_;
   rows.tokens = {&token, 1};
   rows.decode = true;
+  rows.counter = counter_;
   rows.num_logit_rows = 1;
   rows.attend = config_.policy.prunes() ? &config_.policy.attend : nullptr;
   rows.stats = &cost_.attend;

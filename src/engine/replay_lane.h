@@ -73,6 +73,10 @@ class ReplayLane {
   /// before, pages that level 1 demoted for the question included. Errors: those of the steps.
   Result<double> ask(std::span<const TokenId> question, std::span<const TokenId> answer);
 
+  /// From now on counts what decode() reads; it must have room for the next position. Null: nobody
+  /// counts.
+  void set_counter(AttendCounter* counter) { counter_ = counter; }
+
   std::span<const float> logits() const { return runner_->logits(0); }
   int32_t length() const { return pool_->length(sequence_); }
   const ReplayCost& cost() const { return cost_; }
@@ -111,6 +115,7 @@ class ReplayLane {
   std::unique_ptr<TurnIntent> intent_;
   std::unique_ptr<QueryCollector> span_queries_;
   std::unique_ptr<QueryCollector> reply_queries_;
+  AttendCounter* counter_ = nullptr;
   IntentHistory history_;
   TurnSources turn_;
   ReplayCost cost_;
