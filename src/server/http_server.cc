@@ -105,7 +105,7 @@ asio::awaitable<void> HttpServer::Impl::accept_loop() {
       continue;
     }
     ++context.num_connections;
-    asio::co_spawn(io, run_connection(std::move(socket)), [this](std::exception_ptr thrown) {
+    asio::co_spawn(io, run_connection(std::move(socket)), [this](const std::exception_ptr& thrown) {
       --context.num_connections;
       if (thrown) log(LogLevel::kError, "a connection ended by an exception");
       finish_if_done();

@@ -40,9 +40,8 @@ prometheus::Gauge& Metrics::gauge(const char* name, const char* help) {
 }
 
 prometheus::Histogram& Metrics::histogram(const char* name, const char* help,
-                                          prometheus::Histogram::BucketBoundaries bounds) {
-  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry_).Add(
-      {}, std::move(bounds));
+                                          const prometheus::Histogram::BucketBoundaries& bounds) {
+  return prometheus::BuildHistogram().Name(name).Help(help).Register(registry_).Add({}, bounds);
 }
 
 void Metrics::count_request(const std::string& endpoint, int status) {

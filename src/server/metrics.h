@@ -36,7 +36,7 @@ class Metrics {
   prometheus::Counter& counter(const char* name, const char* help);
   prometheus::Gauge& gauge(const char* name, const char* help);
   prometheus::Histogram& histogram(const char* name, const char* help,
-                                   prometheus::Histogram::BucketBoundaries bounds);
+                                   const prometheus::Histogram::BucketBoundaries& bounds);
   void update(const char* name, const char* help, double total);
 
   prometheus::Registry registry_;

@@ -68,7 +68,7 @@ class ResponsesReply : public ReplyFormat {
   }
 
  private:
-  std::string event(const std::string& type, Json fields) {
+  std::string event(const std::string& type, const Json& fields) {
     Json json = {{"type", type}, {"sequence_number", sequence_++}};
     json.update(fields);
     return sse_event(type, json);
@@ -101,10 +101,10 @@ class ResponsesReply : public ReplyFormat {
   Json place() const {
     return {{"item_id", item_id_}, {"output_index", output_.size()}, {"content_index", 0}};
   }
-  std::string at_place(const std::string& type, Json more) {
+  std::string at_place(const std::string& type, const Json& more) {
     Json fields = place();
     fields.update(more);
-    return event(type, std::move(fields));
+    return event(type, fields);
   }
   std::string item_event(const std::string& type, size_t index, const Json& item) {
     return event(type, {{"output_index", index}, {"item", item}});

@@ -188,9 +188,9 @@ ApiResult<ResponsesCall> parse_responses_call(const Json& json, const Generation
   refuse_unsupported(body);
   call.options.num_choices = 1;
   if (fault) return *std::move(fault.error);
-  const auto repeated = [&](const char* name, Json otherwise) {
+  const auto repeated = [&](const char* name, const Json& otherwise) {
     const Json* field = body.find(name);
-    call.echo[name] = field == nullptr ? std::move(otherwise) : *field;
+    call.echo[name] = field == nullptr ? otherwise : *field;
   };
   repeated("instructions", nullptr);
   repeated("previous_response_id", nullptr);

@@ -163,7 +163,7 @@ Service::Awaitable Service::answer_json(HttpExchange& exchange, Answer answer, E
   auto work = [&request = exchange.request(), answer = std::move(answer)]() -> ApiResult<Json> {
     try {
       ApiResult<Json> body = parse_body(request.body);
-      if (auto* error = std::get_if<ApiError>(&body)) return *std::move(error);
+      if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
       return answer(request, std::get<Json>(body));
     } catch (const std::exception& e) {
       return ApiError{500, "server_error", e.what(), "", "internal_error", 0};

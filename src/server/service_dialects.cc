@@ -10,9 +10,9 @@ namespace ikv {
 
 ApiResult<PreparedReply> Service::prepare_messages(const HttpRequest& request, const Json& body) {
   ApiResult<std::string> session = session_of(request);
-  if (auto* error = std::get_if<ApiError>(&session)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&session)) return std::move(*error);
   ApiResult<ChatCall> parsed = parse_messages_call(body, config_.generation);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& call = std::get<ChatCall>(parsed);
   PreparedReply reply;
   reply.stream = call.options.stream;
@@ -26,11 +26,11 @@ ApiResult<PreparedReply> Service::prepare_messages(const HttpRequest& request, c
 
 ApiResult<PreparedReply> Service::prepare_responses(const HttpRequest& request, const Json& body) {
   ApiResult<std::string> session = session_of(request);
-  if (auto* error = std::get_if<ApiError>(&session)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&session)) return std::move(*error);
   ApiResult<ResponsesCall> parsed =
       parse_responses_call(body, config_.generation,
                            [this](const std::string& id) { return responses_store_.find(id); });
-  if (auto* error = std::get_if<ApiError>(&parsed)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& call = std::get<ResponsesCall>(parsed);
   PreparedReply reply;
   reply.stream = call.options.stream;
@@ -83,7 +83,7 @@ Service::Awaitable Service::count_tokens(HttpExchange& exchange) {
       exchange,
       [this](const HttpRequest&, const Json& json) -> ApiResult<Json> {
         ApiResult<ChatCall> parsed = parse_messages_call(json, config_.generation, false);
-        if (auto* error = std::get_if<ApiError>(&parsed)) return *std::move(error);
+        if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
         Result<std::string> prompt = engine_.apply_template(std::get<ChatCall>(parsed).request);
         if (!prompt.ok()) return from_engine_error(prompt.error(), "messages");
         return Json{{"input_tokens", engine_.tokenize(prompt.value(), true, false).size()}};

@@ -67,9 +67,9 @@ struct Service::Progress {
 
 ApiResult<PreparedReply> Service::prepare_chat(const HttpRequest& request, const Json& body) {
   ApiResult<std::string> session = session_of(request);
-  if (auto* error = std::get_if<ApiError>(&session)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&session)) return std::move(*error);
   ApiResult<ChatCall> parsed = parse_chat_call(body, config_.generation);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& call = std::get<ChatCall>(parsed);
   PreparedReply reply;
   reply.stream = call.options.stream;
@@ -89,7 +89,7 @@ ApiResult<PreparedReply> Service::prepare_chat(const HttpRequest& request, const
 
 ApiResult<PreparedReply> Service::prepare_completion(const HttpRequest&, const Json& body) {
   ApiResult<CompletionCall> parsed = parse_completion_call(body, config_.generation);
-  if (auto* error = std::get_if<ApiError>(&parsed)) return *std::move(error);
+  if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
   auto& call = std::get<CompletionCall>(parsed);
   PreparedReply reply;
   reply.stream = call.options.stream;
@@ -139,13 +139,13 @@ Service::Job Service::start_job(const HttpRequest& request, const Prepare& prepa
   try {
     ApiResult<Json> body = parse_body(request.body);
     if (auto* error = std::get_if<ApiError>(&body)) {
-      job.error = *std::move(error);
+      job.error = std::move(*error);
       return job;
     }
     ApiResult<PreparedReply> prepared = prepare(request, std::get<Json>(body));
     body = Json();  // what the engine needs was copied
     if (auto* error = std::get_if<ApiError>(&prepared)) {
-      job.error = *std::move(error);
+      job.error = std::move(*error);
       return job;
     }
     auto& reply = std::get<PreparedReply>(prepared);

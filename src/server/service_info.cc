@@ -146,7 +146,7 @@ Service::Awaitable Service::detokenize(HttpExchange& exchange) {
 Service::Awaitable Service::apply_template(HttpExchange& exchange) {
   return answer_json(exchange, [this](const HttpRequest&, const Json& json) -> ApiResult<Json> {
     ApiResult<ChatCall> parsed = parse_chat_call(json, config_.generation);
-    if (auto* error = std::get_if<ApiError>(&parsed)) return *std::move(error);
+    if (auto* error = std::get_if<ApiError>(&parsed)) return std::move(*error);
     Result<std::string> prompt = engine_.apply_template(std::get<ChatCall>(parsed).request);
     if (!prompt.ok()) return from_engine_error(prompt.error(), "messages");
     return Json{{"prompt", std::move(prompt).value()}};

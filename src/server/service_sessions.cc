@@ -30,7 +30,7 @@ ApiResult<Json> fork_session(Engine& engine, const std::string& id, const std::s
   std::string new_id = make_id("session-");
   if (!text.empty()) {
     ApiResult<Json> body = parse_body(text);
-    if (auto* error = std::get_if<ApiError>(&body)) return *std::move(error);
+    if (auto* error = std::get_if<ApiError>(&body)) return std::move(*error);
     RequestFault fault;
     FieldReader(std::get<Json>(body), "", fault).read_string("new_id", new_id);
     if (fault) return *std::move(fault.error);

@@ -86,6 +86,8 @@ Result<std::shared_ptr<Generation>> FakeEngine::complete(CompletionRequest reque
   return start(config, false, "", std::move(on_event));
 }
 
+// One script of events, read from top to bottom.
+// NOLINTNEXTLINE(readability-function-size)
 Result<std::shared_ptr<Generation>> FakeEngine::start(const GenerationConfig& config, bool tools,
                                                       std::string session_id,
                                                       EventCallback on_event) {
@@ -191,6 +193,7 @@ Result<std::string> FakeEngine::apply_template(const ChatRequest& request) const
 std::vector<SessionInfo> FakeEngine::sessions() const {
   const std::lock_guard lock(mutex_);
   std::vector<SessionInfo> infos;
+  infos.reserve(sessions_.size());
   for (const std::string& id : sessions_) infos.push_back({id, 10, 10, 1, false});
   return infos;
 }
