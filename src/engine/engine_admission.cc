@@ -138,7 +138,7 @@ EngineImpl::Admission EngineImpl::promise_memory(RunningRequest& request) {
     return Admission::kAdmitted;
   }
   if (running_.empty()) {
-    ++stats_.requests_refused;
+    ++requests_refused_;
     fail(request, status.error());
     return Admission::kRefused;
   }

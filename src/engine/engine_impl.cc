@@ -70,8 +70,7 @@ Result<std::shared_ptr<Generation>> EngineImpl::submit(RequestPtr request,
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.size() > static_cast<size_t>(parts_.config.max_queue)) {
-      const std::lock_guard stats_lock(stats_mutex_);
-      ++published_.requests_refused;
+      ++requests_refused_;
       return make_error(ErrorCode::kBusy, "the queue is full: " + std::to_string(waiting_.size()) +
                                               " requests wait; try again later");
     }
@@ -236,6 +235,7 @@ EngineStats EngineImpl::stats() const {
     const std::lock_guard lock(stats_mutex_);
     stats = published_;
   }
+  stats.requests_refused = requests_refused_;
   const std::lock_guard lock(mutex_);
   stats.waiting = static_cast<int32_t>(waiting_.size());
   stats.weight_bytes = parts_.model->weight_bytes();

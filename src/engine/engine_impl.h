@@ -1,6 +1,7 @@
 // EngineImpl: clients' threads hand requests over, one thread of the engine computes.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -134,6 +135,7 @@ class EngineImpl : public Engine {
   mutable std::vector<std::function<void()>> tasks_;  ///< guarded by mutex_
   std::shared_ptr<Waker> waker_ = std::make_shared<Waker>();
   std::unordered_map<std::string, uint64_t> salts_;  ///< guarded by mutex_
+  std::atomic<uint64_t> requests_refused_{0};        ///< by clients' threads and the engine's
   EngineStats stats_;                                ///< engine's thread only
   mutable std::mutex stats_mutex_;
   EngineStats published_;  ///< guarded by stats_mutex_

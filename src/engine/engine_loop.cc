@@ -196,9 +196,7 @@ void EngineImpl::publish_stats() {
   stats_.kv_used_bytes = parts_.ledger->used_bytes();
   stats_.kv_peak_bytes = parts_.ledger->peak_bytes();
   const std::lock_guard lock(stats_mutex_);
-  const uint64_t refused = published_.requests_refused;
   published_ = stats_;
-  published_.requests_refused = std::max(refused, stats_.requests_refused);
 }
 
 }  // namespace ikv

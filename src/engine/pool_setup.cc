@@ -1,5 +1,6 @@
 #include "engine/pool_setup.h"
 
+#include "calibration/calibrate.h"
 #include "engine/page_view_cache.h"
 #include "kv/key_codes.h"
 #include "kv/page_digest.h"
@@ -10,10 +11,7 @@ namespace ikv {
 KvPoolConfig make_pool_config(const Model& model, KvFormats formats, int block_tokens, bool codes,
                               bool demotable, bool digests) {
   KvPoolConfig pool;
-  for (int layer = 0; layer < model.config().num_layers; ++layer) {
-    const AttentionSpec& spec = model.attention_spec(layer);
-    pool.layers.push_back({spec.num_kv_heads, spec.head_dim});
-  }
+  pool.layers = kv_layer_shapes(model);
   pool.formats = formats;
   if (demotable && formats != kColdFormats) pool.cold_formats = {kColdFormats};
   pool.block_tokens = block_tokens;
