@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "calibration/calibrate.h"
 #include "gguf/reader.h"
 #include "gguf/testing/tiny_model.h"
 
@@ -24,12 +25,7 @@ class EvalHitsTest : public ::testing::Test {
     auto model = Model::load(*file, {}, threads_);
     ASSERT_TRUE(model.ok()) << model.error().message;
     model_ = std::move(model).value();
-    std::vector<KvLayerShape> layers;
-    for (int layer = 0; layer < model_->config().num_layers; ++layer) {
-      const AttentionSpec& spec = model_->attention_spec(layer);
-      layers.push_back({spec.num_kv_heads, spec.head_dim});
-    }
-    auto books = KeyCodebooks::create(KeyCodeKind::kProduct, layers);
+    auto books = KeyCodebooks::create(KeyCodeKind::kProduct, kv_layer_shapes(*model_));
     ASSERT_TRUE(books.ok());
     books_ = std::move(books).value();
     std::mt19937 random(11);

@@ -11,9 +11,8 @@
 #include "engine/audit_counter.h"
 #include "engine/pool_setup.h"
 #include "engine/step_runner.h"
-#include "engine_fixture.h"
-#include "gguf/reader.h"
 #include "intentkv/audit.h"
+#include "tiny_model_parts.h"
 
 namespace ikv::testing {
 namespace {
@@ -35,27 +34,9 @@ class CountedDecode : public ::testing::Test {
   static constexpr int kSteps = 30;
 
   void SetUp() override {
-    auto file = GgufFile::open(tiny_model_path());
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    auto model = Model::load(*file, {}, threads_);
-    ASSERT_TRUE(model.ok()) << model.error().message;
-    model_ = std::move(model).value();
-    std::vector<KvLayerShape> layers;
-    for (int layer = 0; layer < model_->config().num_layers; ++layer) {
-      const AttentionSpec& spec = model_->attention_spec(layer);
-      layers.push_back({spec.num_kv_heads, spec.head_dim});
-    }
-    auto books = KeyCodebooks::create(KeyCodeKind::kProduct, layers);
-    ASSERT_TRUE(books.ok());
-    books_ = std::move(books).value();
-    std::normal_distribution<float> normal;
-    for (size_t layer = 0; layer < layers.size(); ++layer) {
-      for (int head = 0; head < layers[layer].num_kv_heads; ++head) {
-        std::vector<float> centroids(static_cast<size_t>(layers[layer].head_dim) * kKeyCentroids);
-        for (float& x : centroids) x = normal(random_);
-        books_.set_head(static_cast<int>(layer), head, centroids);
-      }
-    }
+    model_ = load_tiny_model(threads_);
+    ASSERT_NE(model_, nullptr);
+    books_ = random_codebooks(*model_, random_);
     auto pool = KvPool::create(
         make_pool_config(*model_, {KvFormat::kInt8, KvFormat::kInt8}, 32, true, false), &ledger_);
     ASSERT_TRUE(pool.ok()) << pool.error().message;

@@ -8,8 +8,7 @@
 
 #include "base/thread_pool.h"
 #include "engine/replay_lane.h"
-#include "engine_fixture.h"
-#include "gguf/reader.h"
+#include "tiny_model_parts.h"
 
 namespace ikv::testing {
 namespace {
@@ -17,36 +16,13 @@ namespace {
 class EngineLevel1Test : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto file = GgufFile::open(tiny_model_path());
-    ASSERT_TRUE(file.ok()) << file.error().message;
-    auto model = Model::load(*file, {}, threads_);
-    ASSERT_TRUE(model.ok()) << model.error().message;
-    model_ = std::move(model).value();
-    make_books();
+    model_ = load_tiny_model(threads_);
+    ASSERT_NE(model_, nullptr);
+    std::mt19937 book_random(3);
+    books_ = random_codebooks(*model_, book_random);
     std::mt19937 random(7);
     for (int i = 0; i < 900; ++i) {
       tokens_.push_back(static_cast<TokenId>(random() % model_->config().vocab_size));
-    }
-  }
-
-  // Random codebooks: what is tested must not depend on good ones.
-  void make_books() {
-    std::vector<KvLayerShape> layers;
-    for (int layer = 0; layer < model_->config().num_layers; ++layer) {
-      const AttentionSpec& spec = model_->attention_spec(layer);
-      layers.push_back({spec.num_kv_heads, spec.head_dim});
-    }
-    auto books = KeyCodebooks::create(KeyCodeKind::kProduct, layers);
-    ASSERT_TRUE(books.ok());
-    books_ = std::move(books).value();
-    std::mt19937 random(3);
-    std::normal_distribution<float> normal;
-    for (int layer = 0; layer < static_cast<int>(layers.size()); ++layer) {
-      for (int head = 0; head < layers[static_cast<size_t>(layer)].num_kv_heads; ++head) {
-        std::vector<float> centroids(64 * kKeyCentroids);
-        for (float& x : centroids) x = normal(random);
-        books_.set_head(layer, head, centroids);
-      }
     }
   }
 
