@@ -5,10 +5,6 @@
 namespace ikv {
 namespace {
 
-std::string element(const char* name, size_t index) {
-  return std::string(name) + "[" + std::to_string(index) + "]";
-}
-
 bool read_role(const FieldReader& message, Role& role) {
   const Json* field = message.find("role");
   if (field == nullptr) {

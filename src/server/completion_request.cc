@@ -75,7 +75,7 @@ std::vector<int32_t> read_token_array(const FieldReader& owner, std::string_view
   for (size_t i = 0; i < array.size(); ++i) {
     const std::optional<int64_t> token = whole_number(array[i]);
     if (!token || *token < 0 || *token > std::numeric_limits<int32_t>::max()) {
-      owner.fail(std::string(name) + "[" + std::to_string(i) + "]", "invalid_type",
+      owner.fail(element(name, i), "invalid_type",
                  "'" + std::string(name) + "' must hold token ids only");
       return {};
     }

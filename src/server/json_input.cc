@@ -49,6 +49,10 @@ std::optional<ApiError> check_shape(std::string_view text) {
 
 }  // namespace
 
+std::string element(std::string_view name, size_t index) {
+  return std::string(name) + "[" + std::to_string(index) + "]";
+}
+
 ApiResult<Json> parse_body(std::string_view text) {
   if (std::optional<ApiError> error = check_shape(text)) return *std::move(error);
   try {

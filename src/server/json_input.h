@@ -25,6 +25,9 @@ inline constexpr int64_t kMaxJsonValues = 2'000'000;
 /// deep, too many members, not an object. Cost: linear in the text.
 ApiResult<Json> parse_body(std::string_view text);
 
+/// "messages[3]": the path of an array's element.
+std::string element(std::string_view name, size_t index);
+
 /// Where the first mistake of a request is noted; later ones are ignored.
 struct RequestFault {
   std::optional<ApiError> error;

@@ -2,12 +2,10 @@
 
 #include <utility>
 
+#include "server/flat_tools.h"
+
 namespace ikv {
 namespace {
-
-std::string element(const std::string& name, size_t index) {
-  return name + "[" + std::to_string(index) + "]";
-}
 
 void append_line(std::string& text, const std::string& piece) {
   if (!text.empty()) text += '\n';
@@ -104,37 +102,8 @@ void read_system(const FieldReader& body, std::vector<Message>& messages) {
   messages.push_back(std::move(message));
 }
 
-// Anthropic's {name, description, input_schema} as OpenAI's tool objects.
-std::string convert_tools(const FieldReader& body) {
-  const Json* tools = body.find_array("tools");
-  if (tools == nullptr || tools->empty()) return {};
-  Json converted = Json::array();
-  for (size_t i = 0; i < tools->size() && !body.fault(); ++i) {
-    const std::string path = element("tools", i);
-    const Json& tool = (*tools)[i];
-    if (!tool.is_object()) {
-      body.fail_type(path, "an object", tool);
-      break;
-    }
-    const FieldReader fields(tool, path, body.fault());
-    std::string type = "custom", name, description;
-    fields.read_string("type", type, kMaxIdBytes);
-    if (type != "custom") {
-      fields.fail("type", "unsupported_value",
-                  "'" + path +
-                      ".type' must be \"custom\": tools that run at the provider do not "
-                      "exist here");
-    }
-    fields.read_string("name", name, kMaxIdBytes);
-    if (name.empty()) fields.fail_missing("name");
-    fields.read_string("description", description);
-    Json function = {{"name", name}};
-    if (!description.empty()) function["description"] = description;
-    if (const Json* schema = fields.find_object("input_schema")) function["parameters"] = *schema;
-    converted.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return body.fault() ? std::string() : dump_json(converted);
-}
+// Anthropic's {name, description, input_schema}; the type may be left out.
+constexpr FlatToolShape kToolShape{"custom", "custom", "input_schema"};
 
 // True if the tools are to be shown to the model.
 bool read_tool_choice(const FieldReader& body, ReplyOptions& options) {
@@ -186,7 +155,7 @@ ApiResult<ChatCall> parse_messages_call(const Json& json, const GenerationConfig
       read_message(FieldReader(item, path, fault), request.messages);
     }
   }
-  request.tools_json = convert_tools(body);
+  request.tools_json = read_flat_tools(body, kToolShape);
   if (!read_tool_choice(body, call.options)) request.tools_json.clear();
   if (needs_limit && body.find("max_tokens") == nullptr) body.fail_missing("max_tokens");
   read_sampling(body, request.generation);

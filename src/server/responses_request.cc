@@ -2,12 +2,10 @@
 
 #include <utility>
 
+#include "server/flat_tools.h"
+
 namespace ikv {
 namespace {
-
-std::string element(const std::string& name, size_t index) {
-  return name + "[" + std::to_string(index) + "]";
-}
 
 void read_message_item(const FieldReader& item, std::vector<Message>& messages) {
   std::string role;
@@ -85,37 +83,8 @@ void read_input(const FieldReader& body, std::vector<Message>& messages) {
   }
 }
 
-// Flat {type, name, description, parameters} as the chat API's tool objects.
-std::string convert_tools(const FieldReader& body) {
-  const Json* tools = body.find_array("tools");
-  if (tools == nullptr || tools->empty()) return {};
-  Json converted = Json::array();
-  for (size_t i = 0; i < tools->size() && !body.fault(); ++i) {
-    const std::string path = element("tools", i);
-    const Json& tool = (*tools)[i];
-    if (!tool.is_object()) {
-      body.fail_type(path, "an object", tool);
-      break;
-    }
-    const FieldReader fields(tool, path, body.fault());
-    std::string type, name, description;
-    fields.read_string("type", type, kMaxIdBytes);
-    if (type != "function") {
-      fields.fail("type", "unsupported_value",
-                  "'" + path +
-                      ".type' must be \"function\": tools that run at the provider do "
-                      "not exist here");
-    }
-    fields.read_string("name", name, kMaxIdBytes);
-    if (name.empty()) fields.fail_missing("name");
-    fields.read_string("description", description);
-    Json function = {{"name", name}};
-    if (!description.empty()) function["description"] = description;
-    if (const Json* schema = fields.find_object("parameters")) function["parameters"] = *schema;
-    converted.push_back({{"type", "function"}, {"function", std::move(function)}});
-  }
-  return body.fault() ? std::string() : dump_json(converted);
-}
+// {type, name, description, parameters}.
+constexpr FlatToolShape kToolShape{"", "function", "parameters"};
 
 void refuse_unsupported(const FieldReader& body) {
   if (const Json* text = body.find_object("text")) {
@@ -177,7 +146,7 @@ ApiResult<ResponsesCall> parse_responses_call(const Json& json, const Generation
   start_conversation(body, find, call);
   read_input(body, request.messages);
   if (request.messages.empty()) body.fail("input", "invalid_value", "'input' must not be empty");
-  request.tools_json = convert_tools(body);
+  request.tools_json = read_flat_tools(body, kToolShape);
   if (!read_tool_choice(body)) request.tools_json.clear();
   read_sampling(body, request.generation);
   body.read_int("max_output_tokens", request.generation.max_tokens, 1, INT32_MAX);
