@@ -194,9 +194,9 @@ void DecodeSelector::rank_candidates(const AttentionSpec& spec, SelectJob& job, 
   score_entries(spec, job.decode, scratch.candidates, scratch.logits.data(), count);
   job.stats.ranked = count;
   job.stats.bytes_read += count * row_bytes(layout.formats.k, spec.head_dim);
-  job.stats.attended = std::min(budget, count);
-  job.stats.bytes_read += job.stats.attended * row_bytes(layout.formats.v, spec.head_dim);
   if (budget >= count) {
+    job.stats.attended = count;
+    job.stats.bytes_read += count * row_bytes(layout.formats.v, spec.head_dim);
     scratch.entries.assign(scratch.candidates.begin(), scratch.candidates.end());
     attend_scored(spec, job.decode, scratch.candidates, scratch.logits.data(), count);
     return;
@@ -205,6 +205,15 @@ void DecodeSelector::rank_candidates(const AttentionSpec& spec, SelectJob& job, 
   scratch.scores.resize(count);
   group_log_mass(scratch.logits.data(), count, static_cast<int>(group), count,
                  scratch.scores.data(), scratch.lse.data());
+  if (job.policy->budget.kind == AttendBudget::Kind::kMass) {
+    // Forced tokens come on top, since they may hold little.
+    const auto& limits = job.policy->budget;
+    const size_t needed = tokens_for_mass(scratch.scores, limits.mass) +
+                          static_cast<size_t>(limits.sink_tokens + limits.recent_tokens);
+    budget = std::clamp(needed, std::min(budget, static_cast<size_t>(limits.min_tokens)), budget);
+  }
+  job.stats.attended = budget;
+  job.stats.bytes_read += budget * row_bytes(layout.formats.v, spec.head_dim);
   const auto sink = static_cast<uint32_t>(job.policy->budget.sink_tokens);
   const auto end = static_cast<uint32_t>(job.decode.position + 1 - job.decode.pages.front().begin);
   const auto recent = end - std::min(end, static_cast<uint32_t>(job.policy->budget.recent_tokens));

@@ -8,6 +8,8 @@
 #include <random>
 #include <vector>
 
+#include "pruning/select_tokens.h"
+
 namespace ikv {
 namespace {
 
@@ -33,6 +35,18 @@ TEST(GroupScoresTest, EqualsTheDefinitionAtAllSizes) {
       EXPECT_NEAR(scores[i], expected, 1.5) << size << " " << i;
     }
   }
+}
+
+TEST(TokensForMassTest, CountsTheFewestThatHoldTheShare) {
+  const auto score = [](double mass) {
+    return static_cast<uint16_t>(std::lround(65535 + 1024 * std::log(mass)));
+  };
+  const std::vector<uint16_t> scores = {score(0.1), score(0.5), score(0.25), score(0.15)};
+  EXPECT_EQ(tokens_for_mass(scores, 0.49f), 1u);
+  EXPECT_EQ(tokens_for_mass(scores, 0.7f), 2u);
+  EXPECT_EQ(tokens_for_mass(scores, 0.85f), 3u);
+  EXPECT_EQ(tokens_for_mass(scores, 1.0f), 4u);
+  EXPECT_EQ(tokens_for_mass({}, 0.5f), 0u);
 }
 
 TEST(GroupScoresTest, HugeAndMissingLogitsStayInRange) {

@@ -1,6 +1,9 @@
 #include "pruning/select_tokens.h"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
 
 namespace ikv {
 namespace {
@@ -65,6 +68,20 @@ void select_top_k(std::span<const uint16_t> scores, size_t k, std::vector<uint32
     at_border_left -= at_border;
   }
   selected.resize(first + k);
+}
+
+size_t tokens_for_mass(std::span<const uint16_t> log_mass, float mass) {
+  std::vector<uint16_t> sorted(log_mass.begin(), log_mass.end());
+  std::sort(sorted.begin(), sorted.end(), std::greater<>());
+  const auto mass_of = [](uint16_t score) { return std::exp((score - 65535) / 1024.0); };
+  double total = 0;
+  for (const uint16_t score : sorted) total += mass_of(score);
+  double held = 0;
+  size_t count = 0;
+  while (count < sorted.size() && held < static_cast<double>(mass) * total) {
+    held += mass_of(sorted[count++]);
+  }
+  return count;
 }
 
 }  // namespace ikv

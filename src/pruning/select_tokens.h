@@ -13,6 +13,10 @@ namespace ikv {
 /// emits: O(n), no allocation beyond `selected`. Thread-safe.
 void select_top_k(std::span<const uint16_t> scores, size_t k, std::vector<uint32_t>& selected);
 
+/// The least number of tokens that together hold the share `mass` of all mass, by scores of
+/// group_log_mass() (1,024 steps a nat, 65,535 is mass 1). O(n log n).
+size_t tokens_for_mass(std::span<const uint16_t> log_mass, float mass);
+
 /// The border that select_top_k() uses: every score above it is selected, `num_at_border` of those
 /// equal to it.
 struct ScoreBorder {

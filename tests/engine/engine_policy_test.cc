@@ -102,6 +102,18 @@ TEST_F(EnginePolicyTest, TheRealisedShareIsTheBudget) {
   EXPECT_LE(cost.attend.missed_mass, static_cast<double>(cost.attend.probes));
 }
 
+TEST_F(EnginePolicyTest, AMassBudgetReadsMoreForMoreMassWithinItsCap) {
+  const auto share_read = [&](const char* budget) {
+    ReplayCost cost;
+    run(attending(budget), &cost);
+    return static_cast<double>(cost.attend.attended) / static_cast<double>(cost.attend.cached);
+  };
+  const double some = share_read("mass=0.2");
+  const double most = share_read("mass=0.99");
+  EXPECT_LT(some, most);
+  EXPECT_LE(most, 0.502);
+}
+
 TEST_F(EnginePolicyTest, ShortHistoriesAreNotPruned) {
   ReplayConfig config = attending("25%");
   config.policy.attend.budget.min_tokens = 1000;
