@@ -156,8 +156,8 @@ class ResponsesReply : public ReplyFormat {
     Json delta = where, done = where;
     delta["delta"] = call.arguments_json;
     done["arguments"] = call.arguments_json;
-    frames += event("response.function_call_arguments.delta", std::move(delta));
-    frames += event("response.function_call_arguments.done", std::move(done));
+    frames += event("response.function_call_arguments.delta", delta);
+    frames += event("response.function_call_arguments.done", done);
     item["status"] = "completed";
     item["arguments"] = call.arguments_json;
     frames += item_event("response.output_item.done", output_.size(), item);
